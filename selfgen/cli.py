@@ -1,0 +1,91 @@
+"""The `selfgen` command: what is not a DVC stage. Each part of the package brings its own commands; they meet here.
+
+Exit codes: 0 done, 1 an error the user can act on or a failed check, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from selfgen import __version__
+from selfgen.errors import SelfgenError
+
+# Command -> "module:attribute". Modules load on use, so that `selfgen --help` does not import torch.
+_COMMANDS = {
+    "serve": "selfgen.embedded.cli:serve",
+    "journal": "selfgen.commands:journal",
+    "compose": "selfgen.commands:compose",
+    "status": "selfgen.commands:status",
+    "generate": "selfgen.commands:generate",
+    "audit": "selfgen.commands:audit",
+    "overlap": "selfgen.tasks.measure:overlap",
+    "repair": "selfgen.tasks.repair:repair",
+    "verify": "selfgen.verify.cli:verify",
+    "power": "selfgen.decision.cli:power",
+    "seeds": "selfgen.decision.cli:seeds",
+    "prereg": "selfgen.decision.cli:prereg",
+    "spec": "selfgen.decision.cli:spec",
+}
+
+
+class LazyGroup(click.Group):
+    """A click group whose commands are imported when they are named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        target = _COMMANDS.get(cmd_name)
+        if target is None:
+            return None
+        module, attribute = target.split(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=LazyGroup)
+@click.version_option(__version__)
+def cli() -> None:
+    """Can a small model's own, checkable math tasks replace GSM8K as RL training data?
+
+    The pipeline itself is DVC's: `dvc repro`, `dvc exp run -S seed=1`, `dvc metrics diff`.
+    """
+
+
+def run(command: click.Command, **kwargs: Any) -> None:
+    """Run a click command with the error contract of every entry point: one line on stderr, exit code 1."""
+    try:
+        command.main(standalone_mode=False, **kwargs)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        print("interrupted; what was finished is kept, run the same command again to go on", file=sys.stderr)
+        sys.exit(130)
+    except SelfgenError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno is None or error.filename is None:
+            raise
+        print(
+            f"error: {error.filename}: {error.strerror}; check the path, its permissions and free space",
+            file=sys.stderr,
+        )
+        sys.exit(1)
+
+
+def main() -> None:
+    """Entry point of the `selfgen` console script."""
+    run(cli)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The curated sets: load, canonicalise, pin by hash."""
