@@ -89,7 +89,8 @@ class Rejection:
 class AuditRow:
     """One blind re-solve. `outcome` is "agree", "disagree" or "unanswered"; `attempts` all worked solutions, in order.
 
-    `adjudication` holds the recorded reason when a human ruled that the solver, not the label, was wrong.
+    `stop_reasons` says of each attempt whether it was cut off. `adjudication` holds the recorded reason when a
+    human ruled that the solver, not the label, was wrong.
     """
 
     task_id: str
@@ -97,6 +98,7 @@ class AuditRow:
     label: int
     solver: str
     attempts: tuple[str, ...]
+    stop_reasons: tuple[str, ...]
     answer: str | None
     outcome: str
     adjudication: str | None = None
