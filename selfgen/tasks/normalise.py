@@ -1,0 +1,81 @@
+"""Two canonical forms of a problem: `normalise` for exact matching, `Masker.mask` for same-story matching.
+
+`normalise` ignores case, spacing, punctuation, Unicode variants, accents and how a number is written, so
+"She paid $1,000.00!" equals "she paid one thousand". Two texts with one normal form are the same question.
+`mask` also hides every number and name, so what is left is the story.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from selfgen.tasks.numberwords import fold, mentions
+
+_APOSTROPHES = re.compile("['\u2064]")
+_WORDS = re.compile(r"[^\W_]+(?:[./][0-9]+)?")
+_CAPITALISED = re.compile(r"[^\W\d_]+")
+_PRONOUNS = frozenset({"he", "she", "him", "her", "his", "hers", "himself", "herself"})
+NUMBER, NAME, PRONOUN = "#", "@", "%"
+
+
+def _tokens(folded: str, number: str | None) -> list[str]:
+    """Words of a folded text; each number as its likeliest value, or as `number` when that is given."""
+    out: list[str] = []
+    at = 0
+    for mention in mentions(folded):
+        out += _WORDS.findall(_APOSTROPHES.sub("", folded[at : mention.start]))
+        out.append(str(mention.values[0]) if number is None else number)
+        at = mention.end
+    return out + _WORDS.findall(_APOSTROPHES.sub("", folded[at:]))
+
+
+def tokens(text: str) -> list[str]:
+    """The words and numbers of a text in normal form, in order."""
+    return _tokens(fold(text).replace("%", " percent "), None)
+
+
+def normalise(text: str) -> str:
+    """The normal form for exact matching: `tokens` joined by single spaces."""
+    return " ".join(tokens(text))
+
+
+@dataclass(frozen=True)
+class Masker:
+    """Hides numbers, names and gendered pronouns. What is a name is learned from a reference corpus.
+
+    A capitalised word is a name when the corpus never writes it in lower case; a word of any case is one when
+    the corpus writes it only with a capital. So no list of first names is needed, and days and months go too.
+    """
+
+    common: frozenset[str]
+    names: frozenset[str]
+
+    @classmethod
+    def learn(cls, texts: Iterable[str]) -> Masker:
+        """Learn common words and names from a corpus of ordinary prose."""
+        lower: set[str] = set()
+        capital: set[str] = set()
+        for text in texts:
+            for word in _CAPITALISED.findall(text):
+                (lower if word.islower() else capital).add(fold(word))
+        return cls(frozenset(lower), frozenset(w for w in capital - lower if len(w) > 1))
+
+    def tokens(self, text: str) -> list[str]:
+        """The words of a text in normal form, numbers as `#`, names as `@`, gendered pronouns as `%`."""
+        named = {fold(w) for w in _CAPITALISED.findall(text) if not w.islower()} - self.common
+        # A possessive loses its apostrophe in normal form: "janet's" becomes "janets".
+        hidden = {w for name in named for w in (name, name + "s")}
+        out: list[str] = []
+        for token in _tokens(fold(text).replace("%", " percent "), NUMBER):
+            if token in hidden or token in self.names or (token.endswith("s") and token[:-1] in self.names):
+                if not out or out[-1] != NAME:  # "Mary Ann" and "Mary" are one name each
+                    out.append(NAME)
+            else:
+                out.append(PRONOUN if token in _PRONOUNS else token)
+        return out
+
+    def mask(self, text: str) -> str:
+        """`tokens` joined by single spaces."""
+        return " ".join(self.tokens(text))
