@@ -243,9 +243,7 @@ def requirements(root: str | Path = ".") -> tuple[Requirement, ...]:
     """Audit and preflight as requirements. The audit must be of the very task set that stands there now."""
     data = Path(root) / "data"
     audit = read_json(data / "audit/audit.json")
-    manifest = read_json(data / "audit/manifest.json")
-    audited = {r["name"]: r["digest"].get("sha256") for r in manifest["predicate"]["inputs"]}
-    same = audited.get("data/filter/tasks.jsonl") == sha256_file(data / "filter/tasks.jsonl")
+    same = audit["tasks_sha256"] == sha256_file(data / "filter/tasks.jsonl")
     detail = (
         f"{audit['label_errors']} label errors and {audit['eval_overlaps']} overlaps in {audit['sample']} of "
         f"{audit['population']} tasks, round {audit['round']}"

@@ -24,7 +24,8 @@ from selfgen.evaluation import grading
 from selfgen.evaluation.prompting import math_messages
 from selfgen.numeric import numeric_exact, parse_number
 from selfgen.params import AuditParams
-from selfgen.records import AuditRow, Completion, Rejection, Task, read_jsonl
+from selfgen.records import AuditRow, Completion, Rejection, Task, dumps, read_jsonl, to_dict
+from selfgen.tasks.reasons import EXECUTION_REASONS
 
 FewShot = Literal["standard", "none"]
 Messages = list[dict[str, str]]
@@ -228,6 +229,7 @@ def verdict(
         "compare": params.compare,
         "seed": params.seed,
         "votes": params.votes,
+        "tasks_sha256": digest(tasks),
         "population": len(tasks),
         "sample": len(rows),
         "agree": outcomes[AGREE],
@@ -248,16 +250,22 @@ def verdict(
     }
 
 
+def digest(tasks: Iterable[Task]) -> str:
+    """sha256 of the tasks as canonical JSON lines: of the very file they were read from."""
+    state = hashlib.sha256()
+    for task in tasks:
+        state.update((dumps(to_dict(task)) + "\n").encode())
+    return state.hexdigest()
+
+
 def count(tasks: Sequence[Task], rejections: Iterable[Rejection]) -> dict[str, Any]:
     """Generated, accepted and rejected counts, and how many candidates failed to execute, for the evidence."""
-    from selfgen.tasks.sandbox import STATUSES
-
     reasons = Counter(rejection.reason for rejection in rejections)
     return {
         "generated": len(tasks) + reasons.total(),
         "accepted": len(tasks),
         "rejected": dict(sorted(reasons.items())),
-        "execution_errors": sum(reasons[status] for status in STATUSES),
+        "execution_errors": sum(n for reason, n in reasons.items() if reason in EXECUTION_REASONS),
     }
 
 

@@ -1,10 +1,10 @@
 """Repair after a failed audit: quarantine what it flagged, keep the round as evidence, let the next run top up.
 
-Everything here is tracked by git, under `review/`:
+Everything here is tracked by git, under `data/`, and is an input of the stages, never an output:
 
-    review/quarantine.jsonl        one `Quarantined` a task that may never be trained on again
-    review/adjudications.jsonl     one `Adjudication` a case where a human found the solver wrong
-    review/rounds/01/              audit.json and rows.jsonl of a failed audit, as they were
+    data/quarantine.jsonl        one `Quarantined` a task that may never be trained on again
+    data/adjudications.jsonl     one `Adjudication` a case where a human found the solver wrong
+    data/audit_rounds/01/        audit.json and rows.jsonl of a failed audit, as they were
 
 The filter reads the quarantine (`quarantined_ids`), rejects those ids and accepts later candidates instead, in
 generation order. The audit counts the rounds, so the next one draws a fresh sample of the same size from the
@@ -26,7 +26,7 @@ from selfgen.tasks.audit import AGREE, PastRound, read_adjudications
 
 QUARANTINE = "quarantine.jsonl"
 ADJUDICATIONS = "adjudications.jsonl"
-ROUNDS = "rounds"
+ROUNDS = "audit_rounds"
 
 LABEL_ERROR = "label_error"
 UNANSWERED = "unanswered"
@@ -104,15 +104,15 @@ def quarantine_flagged(audit: str | Path, review: str | Path, tasks: str | Path)
     known = {row.id for row in kept}
     ruled = read_adjudications(review / ADJUDICATIONS)
     accepted = {task.id: task for task in read_jsonl(tasks, Task)}
-    added = tuple(
-        _quarantined(id, rows, accepted, verdict, round)
-        for id in verdict["flagged"]
-        if id not in known and not (id in ruled and id not in verdict["overlapping"])
-    )
-    if not added and not ruled:
-        raise DataError(
-            f"{audit}/audit.json: no task to remove ({'; '.join(verdict['failures'])}); restore the params it names"
+    removable = [id for id in verdict["flagged"] if id in verdict["overlapping"] or id not in ruled]
+    if not removable:
+        why = (
+            "every flagged task is adjudicated; run `dvc repro`"
+            if verdict["flagged"]
+            else (f"no task to remove ({'; '.join(verdict['failures'])}); restore the params it names")
         )
+        raise DataError(f"{audit}/audit.json: {why}")
+    added = tuple(_quarantined(id, rows, accepted, verdict, round) for id in removable if id not in known)
     # The quarantine first: a crash in between leaves a round that can be repaired again, not one that lost its tasks.
     write_jsonl(review / QUARANTINE, [*kept, *added])
     folder = review / ROUNDS / f"{round:02d}"
@@ -140,7 +140,9 @@ def summary(done: Repaired) -> str:
     """What a user sees after a repair."""
     lines = [f"round {done.round}: {len(done.added)} tasks quarantined, {done.total} in all"]
     lines += [f"  {row.id}  label {row.label}, solver {row.answer}  ({row.reason})" for row in done.added]
-    lines.append("Next: commit review/, then `dvc repro`: the filter tops up and the audit draws a fresh sample.")
+    lines.append(
+        "Next: commit data/quarantine.jsonl and data/audit_rounds/, then `dvc repro`: the filter tops up and the audit draws a fresh sample."
+    )
     return "\n".join(lines)
 
 
@@ -151,7 +153,7 @@ def disputed(audit: str | Path) -> list[AuditRow]:
 
 @click.command("repair")
 @click.option("--audit", default="data/audit", show_default=True, help="Folder of the failed audit.")
-@click.option("--review", default="review", show_default=True, help="Git-tracked folder of quarantine and rulings.")
+@click.option("--review", default="data", show_default=True, help="Git-tracked folder of quarantine and rulings.")
 @click.option("--tasks", default="data/filter/tasks.jsonl", show_default=True, help="The set that was audited.")
 @click.option("--show", is_flag=True, help="Only list the disputed tasks, with worked solutions, and change nothing.")
 def repair(audit: str, review: str, tasks: str, show: bool) -> None:
