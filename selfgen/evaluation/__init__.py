@@ -1,0 +1,1 @@
+"""Greedy evaluation, one row per item, and the graders that read its completions."""

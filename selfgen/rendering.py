@@ -1,0 +1,67 @@
+"""Chat messages to prompt tokens and back, with the cookbook's own renderers.
+
+Prompts built here and prompts that the stock training loop builds come from the same renderer and tokenizer, so
+they are equal token for token. Imports are lazy: a stage that never renders does not pay for transformers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from selfgen.errors import ParamsError
+
+
+@cache
+def tokenizer(name: str) -> Any:
+    """The tokenizer of a shipped model (`selfgen/...`), a Hugging Face id or a folder.
+
+    Raises:
+        ParamsError: nothing loadable stands under that name.
+    """
+    from tinker_cookbook.tokenizer_utils import get_tokenizer
+
+    from selfgen.embedded.models import resolve
+
+    try:
+        return get_tokenizer(str(resolve(name)))
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise ParamsError(f"tokenizer {name}: cannot be loaded ({reason}); check model.tokenizer in params") from None
+
+
+def renderer(name: str, tokenizer_or_name: Any) -> Any:
+    """The cookbook renderer called `name`, for a tokenizer or a tokenizer's name.
+
+    Raises:
+        ParamsError: the cookbook knows no such renderer.
+    """
+    from tinker_cookbook.exceptions import RendererError
+    from tinker_cookbook.renderers import get_renderer
+
+    loaded = tokenizer(tokenizer_or_name) if isinstance(tokenizer_or_name, str) else tokenizer_or_name
+    try:
+        return get_renderer(name, loaded)
+    except (RendererError, ValueError) as error:
+        raise ParamsError(f"model.renderer {name!r}: {' '.join(str(error).split())[:120]}; edit params") from None
+
+
+def prompt_tokens(renderer: Any, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
+    """Token ids of the generation prompt for `messages` ({role, content}), ending where the model's turn begins."""
+    return tuple(renderer.build_generation_prompt([dict(m) for m in messages]).to_ints())
+
+
+def stop(renderer: Any) -> tuple[int, ...] | tuple[str, ...]:
+    """The renderer's stop sequences, token ids or strings."""
+    return tuple(renderer.get_stop_sequences())
+
+
+def register_tokenizer(model: str, tokenizer_name: str) -> None:
+    """Make the cookbook's `get_tokenizer(model)` load our tokenizer, as the stock loop calls it by model name.
+
+    Needed for shipped models and folders, whose service name is no Hugging Face id; harmless for the rest.
+    """
+    from tinker_cookbook import tokenizer_utils
+
+    tokenizer_utils.register_tokenizer(model, lambda: tokenizer(tokenizer_name))

@@ -1,0 +1,89 @@
+"""Trained weights as files: fetched from the service, and identified by their content.
+
+A tinker:// path names a place, not weights: two services, or one service twice, give equal weights different paths.
+The identity used everywhere here is the digest of the adapter's tensors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from selfgen.errors import DataError, ServiceError
+
+if TYPE_CHECKING:
+    from selfgen.service import Service
+
+
+def tensors(path: Path) -> Iterator[tuple[str, str, list[int], bytes]]:
+    """(name, dtype, shape, bytes) of every tensor of a safetensors file, sorted by name.
+
+    Read from the format itself, so that bfloat16 needs no torch. Source: the safetensors format description.
+
+    Raises:
+        DataError: the file is missing or not safetensors.
+    """
+    try:
+        data = path.read_bytes()
+        length = int.from_bytes(data[:8], "little")
+        header: dict[str, Any] = json.loads(data[8 : 8 + length])
+        header.pop("__metadata__", None)
+        for name in sorted(header):
+            entry = header[name]
+            start, end = entry["data_offsets"]
+            if 8 + length + end > len(data):
+                raise ValueError("cut off")
+            yield name, entry["dtype"], list(entry["shape"]), data[8 + length + start : 8 + length + end]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{path}: not a readable adapter ({str(error)[:80]}); run the stage that writes it again"
+        ) from None
+
+
+def adapter_digest(folder: Path) -> str:
+    """sha256 over the sorted tensors (name, dtype, shape, bytes) of a PEFT adapter folder.
+
+    File layout and metadata do not enter, so a re-saved adapter keeps its digest.
+
+    Raises:
+        DataError: the folder holds no adapter_model.safetensors.
+    """
+    state = hashlib.sha256()
+    for name, dtype, shape, data in tensors(folder / "adapter_model.safetensors"):
+        state.update(json.dumps([name, dtype, shape, len(data)]).encode())
+        state.update(data)
+    return state.hexdigest()
+
+
+def export_adapter(service: Service, sampler_path: str, folder: Path) -> str:
+    """Fetch the adapter behind a sampler checkpoint into `folder` (replaced whole); returns its digest.
+
+    Raises:
+        ServiceError: the service does not hand out the weights.
+    """
+    from tinker_cookbook import weights
+    from tinker_cookbook.exceptions import WeightsDownloadError
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        try:
+            weights.download(tinker_path=sampler_path, output_dir=str(staging), base_url=service.base_url)
+        except WeightsDownloadError as error:
+            raise ServiceError(
+                f"{sampler_path}: the service does not hand out the weights ({str(error)[:160]}); run the stage again"
+            ) from None
+        if not (staging / "adapter_model.safetensors").is_file():
+            raise ServiceError(f"{sampler_path}: the archive holds no adapter_model.safetensors; check the service")
+        digest = adapter_digest(staging)
+        shutil.rmtree(folder, ignore_errors=True)
+        staging.chmod(0o755)
+        staging.replace(folder)
+        return digest
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
