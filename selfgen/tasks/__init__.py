@@ -1,0 +1,1 @@
+"""From raw model output to tasks: propose, parse, run, label, filter, decontaminate, audit and repair."""

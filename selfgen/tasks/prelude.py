@@ -1,0 +1,92 @@
+"""Python source that runs before and after a candidate's program inside the sandbox.
+
+Monty 1.4.0 is silently wrong in two places: `round(x, n)` of a float (it scales, rounds and unscales) and `sum()`
+of floats (CPython compensates since 3.12). Both are redefined here to give CPython's result bit for bit. A
+redefinition is only added to programs that name the function: compiling it costs more than a typical solve().
+
+Builtins are captured as defaults when the prelude runs, so a program that rebinds `float` or `type` cannot bend it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# CPython: the decimal expansion of the double rounded half-even at `ndigits` (dtoa mode 3), read back as a double.
+# A non-negative ndigits is what "%.nf" formatting does exactly; a negative one is integer arithmetic on the
+# whole part. Beyond 323 digits nothing changes, beyond -308 all is zero (floatobject.c, float___round___impl).
+_ROUND: Final = """\
+def round(number, ndigits=None, *, _round=round, _type=type, _float=float, _int=int, _format=format, _str=str):
+    if ndigits is None or _type(number) is not _float:
+        return _round(number, ndigits)
+    _round(0, ndigits)
+    ndigits = _int(ndigits)
+    if number != number or number - number != 0.0 or ndigits > 323:
+        return number
+    if ndigits >= 0:
+        return _float(_format(number, "." + _str(ndigits) + "f"))
+    if ndigits < -308:
+        return 0.0 * number
+    size = -number if number < 0.0 else number
+    whole = _int(size)
+    unit = 10**-ndigits
+    count = whole // unit
+    rest = 2 * (whole - count * unit)
+    if rest > unit or (rest == unit and (size > whole or count % 2)):
+        count = count + 1
+    size = _float(count * unit)
+    return -size if number < 0.0 or _str(number) == "-0.0" else size
+"""
+
+# CPython >= 3.12: Neumaier's compensated sum over floats; ints inside it are added without compensation
+# (bltinmodule.c, builtin_sum_impl).
+_SUM: Final = """\
+def sum(iterable, /, start=0, *, _sum=sum, _type=type, _float=float, _int=int, _bool=bool, _str=str, _list=list):
+    if _type(start) is _str:
+        return _sum([], start)
+    total = start
+    extra = 0.0
+    for item in _list(iterable):
+        kind = _type(item)
+        if _type(total) is _float:
+            if kind is _float:
+                after = total + item
+                if (-total if total < 0.0 else total) >= (-item if item < 0.0 else item):
+                    extra = extra + ((total - after) + item)
+                else:
+                    extra = extra + ((item - after) + total)
+                total = after
+                continue
+            if (kind is _int or kind is _bool) and -(2**63) <= item < 2**63:
+                total = total + item
+                continue
+            if extra != 0.0 and extra - extra == 0.0:
+                total = total + extra
+            extra = 0.0
+        total = total + item
+    if extra != 0.0 and extra - extra == 0.0:
+        total = total + extra
+    return total
+"""
+
+# Judges the return value inside the sandbox, so that a giant or exotic value never crosses to the caller. The caller
+# checks again: a program that replaces this function gains nothing.
+_LABEL: Final = """\
+def _selfgen_label(value, _limit={limit}, _type=type, _int=int, _str=str):
+    if _type(value) is not _int:
+        return "bad_type " + _str(_type(value))
+    if -_limit <= value <= _limit:
+        return value
+    return "out_of_range"
+"""
+
+_CALL: Final = "\n\n_selfgen_label(solve())\n"
+
+
+def wrap(code: str, limit: int) -> str:
+    """The whole program to feed: fixes for what `code` names, `code` itself, and the call whose value is the label."""
+    parts = [_LABEL.format(limit=limit)]
+    if "round" in code:
+        parts.append(_ROUND)
+    if "sum" in code:
+        parts.append(_SUM)
+    return "".join([*parts, code, _CALL])

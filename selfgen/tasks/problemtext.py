@@ -1,0 +1,199 @@
+"""Finds the problem in the prose of a model's answer: drops greetings, labels, titles, answers and explanations."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Final
+
+_DECORATION: Final = " \t>#*_-•–—|`"
+_INVISIBLE: Final = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad"))
+
+# A label such as "Problem:", "**Question 2:**", "### Grade-School Math Word Problem", "Word Problem (1) -".
+_LABEL_WORDS: Final = (
+    r"(?:(?:the|a|an|your|my|new|simple|sample|example|short|original)\s+)*"
+    r"(?:grade[- ]?(?:school|\d+|level)?\s+|elementary(?:[- ]school)?\s+|\d+(?:st|nd|rd|th)[- ]grade\s+)?"
+    r"(?:math(?:s|ematics|ematical)?\s+)?(?:word\s+|story\s+)?"
+    r"(?P<kind>problem|question|task|puzzle|exercise|scenario)(?:\s+(?:statement|description|text))?"
+    r"\s*(?:\(?\#?\d{1,2}\)?)?"
+)
+_LABEL: Final = re.compile(rf"^{_LABEL_WORDS}\s*[*_]*\s*(?:[:：]|\s[-–—])\s*[*_]*\s*(?P<rest>.*)$", re.IGNORECASE)
+_BARE_LABEL: Final = re.compile(rf"^{_LABEL_WORDS}\s*[*_.]*$", re.IGNORECASE)
+
+# What ends a problem: a label of something else ...
+_OTHER_LABEL: Final = re.compile(
+    r"^(?:(?:the|a|my|your|short|simple|python|final|correct|expected|sample|single|integer|numeric|full|possible)\s+)*"
+    r"(?:solution|answer|ans|explanation|approach|python(?:\s?3)?|code|function|solve|implementation|program|reasoning|"
+    r"working|calculation|steps?|hint|output|result|note|options?|choices|example|usage|"
+    r"sought answer|solve function)\b[^.?!]{0,60}(?:[:：]|$)",
+    re.IGNORECASE,
+)
+# ... or a sentence about code or about solving, at any place ...
+_ABOUT_CODE: Final = re.compile(
+    r"^(?:to solve\b|to answer (?:this|the)\b|(?:now,? )?(?:here'?s|here is|below is|the following is|and here'?s)\b"
+    r".*\b(?:python|function|code|solution|program|script|answer)\b|"
+    r"(?:the|this|a|my) (?:short |simple |following |above )*(?:python|function|code|solution|answer|program)\b|"
+    r"(?:short )?python (?:function|code|solution|program)\b|you can (?:solve|use)\b|we can (?:solve|use|write)\b|"
+    r"(?:let'?s|let us|i will|i'll|we will|we'll) (?:solve|write|define|create|break|start|first|use)\b|"
+    r"\**\s*step 1\b|import \w|def \w)",
+    re.IGNORECASE,
+)
+# ... or talk before it, which is skipped.
+_TALK: Final = re.compile(
+    r"^(?:sure|certainly|of course|okay|ok|alright|absolutely|great|yes|here'?s|here is|here are|below is|"
+    r"i'?m|i am|i will|i'll|i can|let'?s (?:start|begin|create|write|make|solve)|let me|welcome|hello|hi)\b",
+    re.IGNORECASE,
+)
+_META: Final = re.compile(
+    r"^(?:topic|grade|grade level|level|difficulty|title|subject|category|theme)\s*[:：]", re.IGNORECASE
+)
+_NAMES_PROBLEM: Final = re.compile(r"\b(?:problem|question|puzzle|exercise)\b", re.IGNORECASE)
+_NAMES_CODE: Final = re.compile(r"\b(?:function|code|solution|solve[sd]?|python|program|answer)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Body:
+    """One labelled (or, with an empty `kind`, unlabelled) stretch of problem text; `lines` are stripped."""
+
+    kind: str
+    lines: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return _join(self.lines)
+
+
+def tidy(text: str) -> str:
+    """Line ends as \\n, no invisible characters, ordinary spaces; letters, quotes and signs as the model wrote them."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
+    text = text.translate(_INVISIBLE)
+    return "".join(" " if unicodedata.category(c) == "Zs" else c for c in text) if not text.isascii() else text
+
+
+def bodies(prose: list[str]) -> list[Body]:
+    """The problem texts in `prose` (lines without code), in order; labelled ones if there is any label."""
+    found: list[tuple[str, list[str]]] = [("", [])]
+    open_ = True
+    for raw in prose:
+        line = raw.strip()
+        bare = _bare(line)
+        lines = found[-1][1]
+        label = _LABEL.match(bare) or (_BARE_LABEL.match(bare) if bare else None)
+        if label is None and _heads_problem(bare):
+            found.append(("heading", []))
+            open_ = True
+        elif label is not None:
+            rest = label.groupdict().get("rest") or ""
+            found.append((label["kind"].lower(), [rest.strip()] if rest.strip() else []))
+            open_ = True
+        elif not open_:
+            continue
+        elif not bare:
+            lines.append("")
+        elif (_OTHER_LABEL.match(bare) or _ABOUT_CODE.match(bare)) and not _is_question(bare):
+            open_ = not _content(lines) and not found[-1][0]
+        elif not _content(lines) and (_META.match(bare) or _is_talk(bare)):
+            continue
+        elif _asked(lines) and not _continues(line):
+            open_ = False
+        else:
+            lines.append(line)
+    result = [Body(kind, tuple(_trim(lines))) for kind, lines in found]
+    labelled = [b for b in result if b.kind and _content(b.lines)]
+    exact = [b for b in labelled if b.kind != "heading"]
+    return exact or labelled or [b for b in result if _content(b.lines)]
+
+
+def merge(found: list[Body]) -> list[str]:
+    """Distinct problem texts: restatements are dropped, and a story and its separately labelled question joined."""
+    joined: list[Body] = []
+    for body in found:
+        if joined and joined[-1].kind != body.kind and "?" not in joined[-1].text and "?" in body.text:
+            joined[-1] = Body(body.kind, (*joined[-1].lines, *body.lines))
+        else:
+            joined.append(body)
+    texts: list[str] = []
+    for body in joined:
+        words = _words(body.text)
+        if not words or any(words in _words(text) for text in texts):
+            continue
+        texts = [text for text in texts if _words(text) not in words]
+        texts.append(body.text)
+    return texts
+
+
+def _words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower()))
+
+
+def _bare(line: str) -> str:
+    """A line without Markdown decoration and list numbers in front of it."""
+    line = line.lstrip(_DECORATION)
+    return re.sub(r"^\(?\d{1,2}[.)]\s+(?=[*_A-Za-z])", "", line).lstrip("*_ ")
+
+
+def _heads_problem(bare: str) -> bool:
+    """A line such as "Sure, here's a word problem and a Python function to solve it:"."""
+    text = bare.rstrip("*_ ")
+    if not text.endswith((":", "：")) or len(text.split()) > 40:
+        return False
+    problem, code = _NAMES_PROBLEM.search(text), _NAMES_CODE.search(text)
+    return problem is not None and (code is None or problem.start() < code.start())
+
+
+def _is_talk(bare: str) -> bool:
+    return bool(_TALK.match(bare)) and (
+        bare.rstrip("*_ ").endswith((":", "!")) or bool(_NAMES_PROBLEM.search(bare) or _NAMES_CODE.search(bare))
+    )
+
+
+def _is_question(bare: str) -> bool:
+    return bare.rstrip('*_ "”').endswith("?")
+
+
+def _content(lines: list[str] | tuple[str, ...]) -> bool:
+    return any(line.strip(_DECORATION) for line in lines)
+
+
+def _asked(lines: list[str]) -> bool:
+    return any("?" in line for line in lines)
+
+
+def _continues(line: str) -> bool:
+    """After the question was asked, only another question or a wrapped line still belongs to the problem."""
+    return "?" in line or line[:1].islower()
+
+
+def _trim(lines: list[str]) -> list[str]:
+    """Without blank ends, without a title line in front, without quotes or emphasis around it all."""
+    while lines and not lines[0].strip(_DECORATION):
+        lines = lines[1:]
+    while lines and not lines[-1].strip(_DECORATION):
+        lines = lines[:-1]
+    if len(lines) > 2 and not lines[1] and len(lines[0].split()) <= 8 and not re.search(r"[.?!:,]\W*$|\d", lines[0]):
+        lines = lines[2:]
+    return lines
+
+
+def _join(lines: tuple[str, ...]) -> str:
+    """One text: Markdown emphasis removed, wrapped lines joined, paragraphs and list items kept on lines of their own."""
+    out: list[str] = []
+    blank = True
+    for line in lines:
+        line = re.sub(r"^[>#]+\s*", "", line)
+        line = " ".join(re.sub(r"\*\*|__", "", line).split())
+        if not line:
+            blank = True
+        elif blank or re.match(r"^(?:[-•*]|\d{1,2}[.)])\s", line) or (out and out[-1].endswith(":")):
+            out.append(line)
+            blank = False
+        else:
+            out[-1] += " " + line
+    text = "\n".join(out).strip()
+    text = re.sub(r"\s*(?:solution|answer)\s*[:：]\s*$", "", text, flags=re.IGNORECASE)
+    for left, right in ('""', "“”", "''", "‘’", "**", "__", "``"):
+        inner = text[1:-1]
+        if len(text) > 2 and text[0] == left and text[-1] == right and left not in inner and right not in inner:
+            text = inner.strip()
+    return text

@@ -1,0 +1,223 @@
+"""Runs a candidate's `solve()` where it can reach nothing: no files, network, clock, processes or other programs.
+
+The interpreter is `pydantic-monty`, a Python subset in a separate worker process with hard limits on time, memory
+and recursion. Each program gets one session and one feed; a worker whose session hit a limit is killed. What the
+sandbox cannot run is `unsupported`: there is no fallback to a plain subprocess. docs/security.md has the threat model.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import contextlib
+import os
+import re
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from selfgen.tasks.prelude import wrap
+from selfgen.tasks.reasons import STATUSES
+
+__all__ = ["STATUSES", "Outcome", "Sandbox", "run_solve"]
+
+TIME_LIMIT_S: Final = 2.0
+WATCHDOG_S: Final = 0.25  # past the time limit, before the worker is killed from outside
+MEMORY_LIMIT: Final = 64 * 2**20  # bytes of heap
+RECURSION_LIMIT: Final = 1000  # CPython's default
+SOURCE_LIMIT: Final = 20_000  # characters; compiling is not on the interpreter's own clock
+LABEL_LIMIT: Final = 10**15  # magnitude; every such int is exact as a double
+DETAIL_LIMIT: Final = 200  # characters
+SESSIONS_PER_WORKER: Final = 500
+
+_LIMITS: Final = {
+    "max_feed_duration_secs": TIME_LIMIT_S,
+    "max_memory": MEMORY_LIMIT,
+    "max_recursion_depth": RECURSION_LIMIT,
+    "max_suspensions": 100,
+}
+# A clock, entropy or a real sleep would make the label depend on when it was computed: asking for them is refused.
+_POLICY: Final = {"datetime": "call_host", "random_start": "call_host", "sleep": "zero"}
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run of `solve()` came to.
+
+    `status` is one of `reasons.STATUSES`; `value` the label, an int, when `status` is "ok" and None otherwise;
+    `detail` one line of evidence, at most 200 characters, empty when "ok".
+    """
+
+    status: str
+    value: int | None = None
+    detail: str = ""
+
+
+class Sandbox:
+    """A pool of `workers` interpreter processes. Use as a context manager; `run` may be called from any thread.
+
+    >>> with Sandbox() as sandbox:
+    ...     sandbox.run("def solve():\\n    return 6 * 7").value
+    42
+    """
+
+    def __init__(self, workers: int = 1) -> None:
+        if workers < 1:
+            raise ValueError("a sandbox needs at least one worker")
+        self.workers = workers
+        self._pool: Any = None
+
+    def __enter__(self) -> Sandbox:
+        import pydantic_monty
+
+        self._pool = pydantic_monty.Monty(
+            min_processes=1,
+            max_processes=self.workers,
+            request_timeout=TIME_LIMIT_S + WATCHDOG_S,
+            feed_duration_limit_grace=WATCHDOG_S,
+            max_checkouts_per_worker=SESSIONS_PER_WORKER,
+        )
+        self._pool.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pool, self._pool = self._pool, None
+        pool.__exit__(None, None, None)
+
+    def run(self, code: str) -> Outcome:
+        """Run `code`, then `solve()`; ends within 2.5 s whatever the program does."""
+        if len(code) > SOURCE_LIMIT:
+            return Outcome("unsupported", detail=f"source of {len(code)} characters; the cap is {SOURCE_LIMIT}")
+        import pydantic_monty
+
+        with self._pool.checkout(limits=_LIMITS, os_policy=_POLICY, assert_message_annotations=False) as session:
+            try:
+                value = session.feed_run(wrap(code, LABEL_LIMIT), print_callback=_discard)
+            except pydantic_monty.MontyCrashedError as error:
+                return Outcome("timeout" if error.timed_out else "crash", detail=_line(str(error)))
+            except pydantic_monty.MontySyntaxError as error:
+                return Outcome("syntax", detail=_line(str(error)))
+            except pydantic_monty.MontyRuntimeError as error:
+                outcome = _classify(_line(error.display("type-msg")))
+                if outcome.status in ("timeout", "memory"):
+                    _kill(session.worker_pid)
+                return outcome
+            except UnicodeEncodeError:
+                return Outcome("syntax", detail="the source holds an unpaired surrogate")
+            except ValueError as error:  # only a program that replaced the label check gets here
+                return Outcome("out_of_range", detail=_line(str(error)))
+        return _judge(value)
+
+    def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """`function(item)` for all items, in order, in `workers` threads; lazy, with a few items in flight.
+
+        For functions that spend their time in `run`, which waits without holding the interpreter lock.
+        """
+        if self.workers == 1:
+            yield from map(function, items)
+            return
+        pending: deque[Future[R]] = deque()
+        with ThreadPoolExecutor(self.workers, thread_name_prefix="sandbox") as threads:
+            for item in items:
+                pending.append(threads.submit(function, item))
+                if len(pending) >= 4 * self.workers:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+
+
+def run_solve(code: str) -> Outcome:
+    """Run one program in this process's shared sandbox (started on first use, closed at exit)."""
+    return _shared().run(code)
+
+
+_lock = threading.Lock()
+_sandbox: Sandbox | None = None
+
+
+def _shared() -> Sandbox:
+    global _sandbox
+    with _lock:
+        if _sandbox is None:
+            _sandbox = Sandbox().__enter__()
+            atexit.register(_close)
+        return _sandbox
+
+
+def _close() -> None:
+    global _sandbox
+    with _lock:
+        sandbox, _sandbox = _sandbox, None
+    if sandbox is not None:
+        sandbox.__exit__()
+
+
+def _discard(stream: str, text: str) -> None:
+    """Printed output is never kept: only the return value counts."""
+
+
+def _kill(pid: int | None) -> None:
+    """End the worker we hold: after a limit its heap has no guarantees, and a new one costs two milliseconds."""
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _line(text: str) -> str:
+    return " ".join(text[: 4 * DETAIL_LIMIT].split())[:DETAIL_LIMIT]
+
+
+def _judge(value: object) -> Outcome:
+    """Outcome of a value that came back; trusts nothing that ran inside."""
+    if type(value) is int:
+        if abs(value) <= LABEL_LIMIT:
+            return Outcome("ok", value)
+        return Outcome("out_of_range", detail=f"an int of {value.bit_length()} bits")
+    if type(value) is str and value == "out_of_range":
+        return Outcome("out_of_range", detail=f"an int beyond {LABEL_LIMIT}")
+    if type(value) is str and value.startswith("bad_type "):
+        return Outcome("bad_type", detail=_line(f"solve() returned {value.removeprefix('bad_type ')}"))
+    return Outcome("bad_type", detail=f"the label check was replaced; a {type(value).__name__} came back")
+
+
+_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
+_ATTRIBUTE = re.compile(r"AttributeError: '(\w+)' object has no attribute '(\w+)'")
+_MODULE = re.compile(r"AttributeError: module '([\w.]+)' has no attribute")
+_UNSUPPORTED = re.compile(
+    r"NotImplementedError: The monty|ModuleNotFoundError: |ImportError: |PermissionError: "
+    r"|RuntimeError: '[\w.]+' is not supported in this environment|RuntimeError: Internal error in monty"
+    r"|RuntimeError: .*suspension"
+)
+
+
+def _classify(message: str) -> Outcome:
+    """Status of an exception, from its `Type: message` line: the program's own fault, a limit, or the sandbox's."""
+    if message.startswith("TimeoutError: feed time limit exceeded"):
+        status = "timeout"
+    elif message.startswith(("MemoryError: memory limit exceeded", "MemoryError: the worker exceeded")):
+        status = "memory"
+    elif _UNSUPPORTED.match(message) or _missing_in_sandbox(message):
+        status = "unsupported"
+    else:
+        status = "error"
+    return Outcome(status, detail=message)
+
+
+def _missing_in_sandbox(message: str) -> bool:
+    """True when CPython has the name, method or module attribute that the sandbox lacks."""
+    if name := _NAME.match(message):
+        return hasattr(builtins, name[1])
+    if attribute := _ATTRIBUTE.match(message):
+        kind = getattr(builtins, attribute[1], None)
+        return isinstance(kind, type) and hasattr(kind, attribute[2])
+    if module := _MODULE.match(message):
+        return module[1].partition(".")[0] in sys.stdlib_module_names
+    return False
