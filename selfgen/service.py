@@ -12,7 +12,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,10 @@ class Usage:
     journal_hits: int = 0
     prompt_tokens: int = 0
     sampled_tokens: int = 0
+
+    def tokens(self) -> dict[str, int]:
+        """The counts by name, for provenance."""
+        return asdict(self)
 
 
 class Sampler:

@@ -1,0 +1,62 @@
+# The front door. Every target sets up what it needs; DVC does the rest.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Stages run `python`, so the environment must come first on PATH.
+export PATH := $(abspath $(BIN)):$(PATH)
+export PYTHONUNBUFFERED := 1
+export TINKER_TELEMETRY := 0
+STAMP := $(VENV)/.selfgen-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+SCALE ?= embedded
+
+.PHONY: help setup params repro test lint bench report serve push pull clean compat clean-room
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
+
+$(STAMP):
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; run make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@echo "installing into $(VENV) (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,s3]'
+	@rm -f $(VENV)/.selfgen-*
+	@touch $@
+
+setup: $(STAMP) ## Make the environment in .venv from constraints.txt
+
+params: setup ## Compose params.yaml from conf/ (SCALE=embedded|local|spec)
+	@selfgen compose scale=$(SCALE)
+
+repro: setup ## Run the experiment: only what is not up to date
+	@dvc repro
+
+test: setup ## Run the tests
+	@python -m pytest -q
+
+lint: setup ## Check format, style and types
+	@ruff format --check .
+	@ruff check .
+	@mypy
+
+bench: setup ## Measure speed against its limits
+	@for script in bench/*.py; do echo "== $$script"; python $$script || exit 1; done
+
+compat: setup ## Run the stock cookbook recipes against the embedded server
+	@python -m pytest -q -m compat tests/compat
+
+report: setup ## Make the report again from what is there, and say where it is
+	@dvc repro report
+
+serve: setup ## Start the embedded Tinker server on the shipped models
+	@selfgen serve
+
+push: setup ## Push artifacts to the default DVC remote
+	@dvc push
+
+pull: setup ## Pull artifacts from the default DVC remote
+	@dvc pull
+
+clean: ## Remove the environment and caches of this checkout; data and results stay
+	@rm -rf $(VENV) *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,0 +1,58 @@
+"""Stage `audit`: a larger model solves a sample of the tasks again, blind."""
+
+from pathlib import Path
+
+import click
+
+from selfgen import manifest
+from selfgen.cli import run
+from selfgen.params import load
+from selfgen.records import CuratedRow, Rejection, Task, read_jsonl, write_json, write_jsonl
+from selfgen.rendering import renderer
+from selfgen.service import open_service
+from selfgen.tasks import audit, repair
+from selfgen.tasks.overlap import OverlapIndex
+
+DATA, OUT = Path("data"), Path("data/audit")
+
+
+@click.command()
+def main() -> None:
+    """Write data/audit/rows.jsonl, audit.json and passed.json. A failed audit is a result; the pilot refuses it."""
+    params = load()
+    tasks = list(read_jsonl(DATA / "filter/tasks.jsonl", Task))
+    index = OverlapIndex.build(read_jsonl(DATA / "curated/test.jsonl", CuratedRow))
+    with open_service(params, [params.auditor.name]) as service:
+        sampler = service.sampler(params.auditor.name, params.auditor.tokenizer)
+        rows, verdict = audit.run(
+            tasks,
+            solve=audit.service_solver(
+                sampler, renderer(params.auditor.renderer, params.auditor.tokenizer), params.audit
+            ),
+            params=params.audit,
+            solver=params.auditor.name,
+            few_shot=params.train.few_shot,
+            past=repair.past_rounds(DATA),
+            adjudications=audit.read_adjudications(DATA / "adjudications.jsonl"),
+            quarantined=repair.quarantined_ids(DATA),
+            overlap=index.exact,
+            counts=audit.count(tasks, read_jsonl(DATA / "filter/rejected.jsonl", Rejection)),
+        )
+        write_jsonl(OUT / "rows.jsonl", rows)
+        write_json(OUT / "audit.json", verdict)
+        write_json(OUT / "passed.json", {"passed": verdict["passed"]})
+        write_json("metrics/audit.json", {k: v for k, v in verdict.items() if isinstance(v, (int, float))})
+        manifest.write(
+            OUT / "manifest.json",
+            stage="audit",
+            inputs=[DATA / "filter/tasks.jsonl", DATA / "curated/test.jsonl", DATA / "adjudications.jsonl"],
+            outputs=[OUT / "rows.jsonl", OUT / "audit.json"],
+            params=params.section("audit", "auditor"),
+            service=service.describe(),
+            tokens=service.usage.tokens(),
+        )
+    click.echo(f"audit: {'passed' if verdict['passed'] else 'FAILED: ' + '; '.join(verdict['failures'])}")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,43 @@
+"""Stage `filter`: label the candidates in the sandbox, apply the rules, keep the first n_accept."""
+
+from pathlib import Path
+
+import click
+
+from selfgen import manifest
+from selfgen.cli import run
+from selfgen.params import load
+from selfgen.progress import Progress
+from selfgen.records import write_json
+from selfgen.rendering import renderer
+from selfgen.service import open_service
+from selfgen.tasks.accept import accept
+from selfgen.tasks.sampling import attempts
+
+CANDIDATES, CURATED, OUT = Path("data/generate/candidates.jsonl"), Path("data/curated"), Path("data/filter")
+
+
+@click.command()
+def main() -> None:
+    """Write data/filter/{tasks,rejected}.jsonl, overlap.json and metrics/filter.json."""
+    params = load()
+    with open_service(params, [params.model.name]) as service, Progress("filter", params.filter.n_accept) as bar:
+        sampler = service.sampler(params.model.name, params.model.tokenizer)
+        solve = attempts(
+            sampler, renderer(params.model.renderer, params.model.tokenizer), params.filter.solve, params.train.few_shot
+        )
+        found = accept(CANDIDATES, CURATED, Path("data"), OUT, rules=params.filter, solve=solve, progress=bar)
+        write_json("metrics/filter.json", found)
+        manifest.write(
+            OUT / "manifest.json",
+            stage="filter",
+            inputs=[CANDIDATES, CURATED / "test.jsonl", Path("data/quarantine.jsonl")],
+            outputs=[OUT / "tasks.jsonl", OUT / "rejected.jsonl", OUT / "overlap.json"],
+            params=params.section("filter", "model"),
+            service=service.describe(),
+            tokens=service.usage.tokens(),
+        )
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,47 @@
+"""Fixtures that several test folders share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _private_cache(tmp_path_factory: pytest.TempPathFactory):
+    """Tests never read or fill the user's own journal and checkpoints."""
+    before = os.environ.get("SELFGEN_CACHE")
+    os.environ["SELFGEN_CACHE"] = str(tmp_path_factory.mktemp("selfgen-cache"))
+    os.environ["TINKER_TELEMETRY"] = "0"
+    yield
+    if before is None:
+        del os.environ["SELFGEN_CACHE"]
+    else:
+        os.environ["SELFGEN_CACHE"] = before
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout under test."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def gsm8k_dir() -> Path:
+    """A folder with the original GSM8K train.jsonl and test.jsonl: `SELFGEN_GSM8K`, or ../shared/gsm8k."""
+    folder = Path(os.environ.get("SELFGEN_GSM8K") or ROOT.parent / "shared" / "gsm8k")
+    if not (folder / "test.jsonl").is_file():
+        pytest.skip(f"needs GSM8K's train.jsonl and test.jsonl in {folder}; set SELFGEN_GSM8K")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def spec_json() -> Path:
+    """The registered plan's file: `SELFGEN_SPEC`, or ../shared/spec.json."""
+    path = Path(os.environ.get("SELFGEN_SPEC") or ROOT.parent / "shared" / "spec.json")
+    if not path.is_file():
+        pytest.skip(f"needs the registered plan at {path}; set SELFGEN_SPEC")
+    return path
