@@ -15,6 +15,7 @@ import re
 import signal
 import sys
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,6 +24,7 @@ from typing import Any, Final, TypeVar
 
 from selfgen.tasks.prelude import wrap
 from selfgen.tasks.reasons import STATUSES
+from selfgen.tasks.relay import Relays
 
 __all__ = ["STATUSES", "Outcome", "Sandbox", "run_solve"]
 
@@ -74,47 +76,38 @@ class Sandbox:
             raise ValueError("a sandbox needs at least one worker")
         self.workers = workers
         self._pool: Any = None
+        self._relays: Relays | None = None
 
     def __enter__(self) -> Sandbox:
-        import pydantic_monty
-
-        self._pool = pydantic_monty.Monty(
-            min_processes=1,
-            max_processes=self.workers,
-            request_timeout=TIME_LIMIT_S + WATCHDOG_S,
-            feed_duration_limit_grace=WATCHDOG_S,
-            max_checkouts_per_worker=SESSIONS_PER_WORKER,
-        )
-        self._pool.__enter__()
+        _open.add(self)
+        if _monty_belongs_to_parent():
+            self._relays = Relays(self.workers)
+        else:
+            self._pool = _start_pool(self.workers)
         return self
 
     def __exit__(self, *exc: object) -> None:
+        _open.discard(self)
         pool, self._pool = self._pool, None
-        pool.__exit__(None, None, None)
+        relays, self._relays = self._relays, None
+        if pool is not None:
+            pool.__exit__(None, None, None)
+        if relays is not None:
+            relays.close()
 
     def run(self, code: str) -> Outcome:
-        """Run `code`, then `solve()`; ends within 2.5 s whatever the program does."""
+        """Run `code`, then `solve()`; ends within 2.5 s whatever the program does.
+
+        Raises:
+            ValueError: the sandbox is not open.
+        """
         if len(code) > SOURCE_LIMIT:
             return Outcome("unsupported", detail=f"source of {len(code)} characters; the cap is {SOURCE_LIMIT}")
-        import pydantic_monty
-
-        with self._pool.checkout(limits=_LIMITS, os_policy=_POLICY, assert_message_annotations=False) as session:
-            try:
-                value = session.feed_run(wrap(code, LABEL_LIMIT), print_callback=_discard)
-            except pydantic_monty.MontyCrashedError as error:
-                return Outcome("timeout" if error.timed_out else "crash", detail=_line(str(error)))
-            except pydantic_monty.MontySyntaxError as error:
-                return Outcome("syntax", detail=_line(str(error)))
-            except pydantic_monty.MontyRuntimeError as error:
-                outcome = _classify(_line(error.display("type-msg")))
-                if outcome.status in ("timeout", "memory"):
-                    _kill(session.worker_pid)
-                return outcome
-            except UnicodeEncodeError:
-                return Outcome("syntax", detail="the source holds an unpaired surrogate")
-            except ValueError as error:  # only a program that replaced the label check gets here
-                return Outcome("out_of_range", detail=_line(str(error)))
-        return _judge(value)
+        if self._pool is not None:
+            return _run_in_pool(self._pool, code)
+        if self._relays is not None:
+            return Outcome(*self._relays.run(code))
+        raise ValueError("the sandbox is closed; use it as a context manager")
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """`function(item)` for all items, in order, in `workers` threads; lazy, with a few items in flight.
@@ -136,28 +129,83 @@ class Sandbox:
 
 def run_solve(code: str) -> Outcome:
     """Run one program in this process's shared sandbox (started on first use, closed at exit)."""
-    return _shared().run(code)
+    global _shared
+    if _shared is None:
+        with _lock:
+            if _shared is None:
+                _shared = Sandbox().__enter__()
+    return _shared.run(code)
 
 
 _lock = threading.Lock()
-_sandbox: Sandbox | None = None
+_shared: Sandbox | None = None
+_open: weakref.WeakSet[Sandbox] = weakref.WeakSet()
+_monty_pid: int | None = None  # the process whose threads run Monty
+_inherited: list[Any] = []  # pools of a parent process: never used, never closed
 
 
-def _shared() -> Sandbox:
-    global _sandbox
-    with _lock:
-        if _sandbox is None:
-            _sandbox = Sandbox().__enter__()
-            atexit.register(_close)
-        return _sandbox
-
-
-def _close() -> None:
-    global _sandbox
-    with _lock:
-        sandbox, _sandbox = _sandbox, None
+def _close_shared() -> None:
+    global _shared
+    sandbox, _shared = _shared, None
     if sandbox is not None:
         sandbox.__exit__()
+
+
+def _after_fork() -> None:
+    """In a forked child: leave the parent's workers alone; open sandboxes go on through relays."""
+    global _lock
+    _lock = threading.Lock()
+    for sandbox in list(_open):
+        if sandbox._pool is not None:
+            _inherited.append(sandbox._pool)
+            sandbox._pool = None
+        sandbox._relays = Relays(sandbox.workers)
+
+
+atexit.register(_close_shared)
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _monty_belongs_to_parent() -> bool:
+    return _monty_pid is not None and _monty_pid != os.getpid()
+
+
+def _start_pool(workers: int) -> Any:
+    global _monty_pid
+    import pydantic_monty
+
+    pool = pydantic_monty.Monty(
+        min_processes=1,
+        max_processes=workers,
+        request_timeout=TIME_LIMIT_S + WATCHDOG_S,
+        feed_duration_limit_grace=WATCHDOG_S,
+        max_checkouts_per_worker=SESSIONS_PER_WORKER,
+    )
+    pool.__enter__()
+    _monty_pid = os.getpid()
+    return pool
+
+
+def _run_in_pool(pool: Any, code: str) -> Outcome:
+    import pydantic_monty
+
+    with pool.checkout(limits=_LIMITS, os_policy=_POLICY, assert_message_annotations=False) as session:
+        try:
+            value = session.feed_run(wrap(code, LABEL_LIMIT), print_callback=_discard)
+        except pydantic_monty.MontyCrashedError as error:
+            return Outcome("timeout" if error.timed_out else "crash", detail=_line(str(error)))
+        except pydantic_monty.MontySyntaxError as error:
+            return Outcome("syntax", detail=_line(str(error)))
+        except pydantic_monty.MontyRuntimeError as error:
+            outcome = _classify(_line(error.display("type-msg")))
+            if outcome.status in ("timeout", "memory"):
+                _kill(session.worker_pid)
+            return outcome
+        except UnicodeEncodeError:
+            return Outcome("syntax", detail="the source holds an unpaired surrogate")
+        except ValueError as error:  # only a program that replaced the label check gets here
+            return Outcome("out_of_range", detail=_line(str(error)))
+    return _judge(value)
 
 
 def _discard(stream: str, text: str) -> None:
