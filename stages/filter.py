@@ -8,10 +8,11 @@ from selfgen import manifest
 from selfgen.cli import run
 from selfgen.params import load
 from selfgen.progress import Progress
-from selfgen.records import write_json
+from selfgen.records import Candidate, CuratedRow, read_jsonl, write_json
 from selfgen.rendering import renderer
 from selfgen.service import open_service
 from selfgen.tasks.accept import accept
+from selfgen.tasks.repair import quarantined_ids
 from selfgen.tasks.sampling import attempts
 
 CANDIDATES, CURATED, OUT = Path("data/generate/candidates.jsonl"), Path("data/curated"), Path("data/filter")
@@ -26,7 +27,15 @@ def main() -> None:
         solve = attempts(
             sampler, renderer(params.model.renderer, params.model.tokenizer), params.filter.solve, params.train.few_shot
         )
-        found = accept(CANDIDATES, CURATED, Path("data"), OUT, rules=params.filter, solve=solve, progress=bar)
+        found = accept(
+            read_jsonl(CANDIDATES, Candidate),
+            read_jsonl(CURATED / "test.jsonl", CuratedRow),
+            OUT,
+            rules=params.filter,
+            solve=solve,
+            progress=bar,
+            quarantined=quarantined_ids("data"),
+        )
         write_json("metrics/filter.json", found)
         manifest.write(
             OUT / "manifest.json",

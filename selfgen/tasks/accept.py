@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +14,24 @@ from selfgen.params import FilterParams
 from selfgen.progress import Progress
 from selfgen.records import Candidate, CuratedRow, Rejection, Task, dumps, read_jsonl, replace_file, to_dict, write_json
 from selfgen.tasks import filters, overlap
-from selfgen.tasks.repair import quarantined_ids
 
 
 def accept(
-    candidates: Path,
-    curated: Path,
-    review: Path,
+    candidates: Iterable[Candidate],
+    questions: Iterable[CuratedRow],
     out: Path,
     *,
     rules: FilterParams,
     solve: filters.Solve,
     progress: Progress,
+    quarantined: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
-    """Filter a candidates file into `out`/tasks.jsonl, rejected.jsonl and overlap.json; returns the funnel.
+    """Filter candidates into `out`/tasks.jsonl, rejected.jsonl and overlap.json; returns the funnel.
+
+    Args:
+        candidates: in generation order; read lazily, and not further than needed.
+        questions: the evaluation questions that no task may overlap.
+        quarantined: task ids that an audit set aside.
 
     Rows are written as they are decided, so memory is flat. When the set cannot be filled, the rejected rows are
     written all the same, so that the reasons can be read, and no tasks file is.
@@ -36,17 +39,16 @@ def accept(
     Raises:
         YieldError: fewer than `rules.n_accept` were accepted.
     """
-    index = overlap.OverlapIndex.build(read_jsonl(curated / "test.jsonl", CuratedRow))
+    index = overlap.OverlapIndex.build(questions)
     rows = filters.run(
-        read_jsonl(candidates, Candidate),
+        candidates,
         rules=rules,
         overlap=index,
         solve=solve,
         grade=lambda text, label: grade(text, str(label)).correct,
-        quarantined=quarantined_ids(review),
+        quarantined=quarantined,
     )
-    with ExitStack() as stack:
-        tasks = stack.enter_context(replace_file(out / "tasks.jsonl"))
+    with replace_file(out / "tasks.jsonl") as tasks:
         reasons = _split(rows, tasks, out / "rejected.jsonl", progress)
     summary = overlap.summarise(read_jsonl(out / "tasks.jsonl", Task), index, rules.decontaminate.reject)
     write_json(out / "overlap.json", summary)

@@ -1,0 +1,59 @@
+"""Stage `eval`: one arm on the evaluation set, greedy, one row per item."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from selfgen import manifest
+from selfgen.cli import run
+from selfgen.evaluation.eval import evaluate, summary
+from selfgen.params import load
+from selfgen.progress import Progress
+from selfgen.records import CuratedRow, EvalRow, read_json, read_jsonl, write_json, write_jsonl
+from selfgen.rendering import renderer
+from selfgen.service import open_service
+
+DATA = Path("data")
+
+
+@click.command()
+@click.argument("arm")
+def main(arm: str) -> None:
+    """Write data/eval/ARM/rows.jsonl and metrics/eval/ARM.json; `base` is the untrained model."""
+    params, began = load(), time.monotonic()
+    items, out, trained = (
+        list(read_jsonl(DATA / "curated/test.jsonl", CuratedRow)),
+        DATA / "eval" / arm,
+        DATA / "train" / arm,
+    )
+    checkpoint = digest = None
+    if arm != "base":
+        digest = read_json(trained / "checkpoint.json")["digest"]
+        checkpoint = read_json(trained / "location.json")["sampler_path"]
+    with open_service(params, [params.model.name]) as service, Progress(f"eval {arm}", len(items)) as bar:
+        sampler = service.sampler(params.model.name, params.model.tokenizer, checkpoint, digest)
+
+        def watched() -> Iterator[EvalRow]:
+            found = renderer(params.model.renderer, params.model.tokenizer)
+            for row in evaluate(items, sampler, arm=arm, renderer=found, params=params.eval):
+                bar.update(tokens=row.n_tokens)
+                yield row
+
+        write_jsonl(out / "rows.jsonl", watched())
+        write_json(f"metrics/eval/{arm}.json", summary(read_jsonl(out / "rows.jsonl", EvalRow)))
+        write_json(out / "timing.json", {"seconds": time.monotonic() - began, **service.usage.tokens()})
+        manifest.write(
+            out / "manifest.json",
+            stage=f"eval@{arm}",
+            inputs=[DATA / "curated/test.jsonl", *([trained / "checkpoint.json"] if digest else [])],
+            outputs=[out / "rows.jsonl"],
+            params=params.section("eval", "model"),
+            service=service.describe(),
+            tokens=service.usage.tokens(),
+        )
+
+
+if __name__ == "__main__":
+    run(main)
