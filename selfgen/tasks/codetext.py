@@ -53,6 +53,9 @@ def regions(lines: list[str]) -> list[Region]:
         fence = _FENCE.match(lines[index])
         if fence:
             region = _fenced(lines, index, fence["fence"])
+            if not fence["info"] and not _looks_like_code(region.source):
+                index += 1  # text in a fence is prose
+                continue
         elif _DEFINITION.match(lines[index]):
             region = _unfenced(lines, index, found[-1].end if found else 0)
         else:
@@ -64,22 +67,21 @@ def regions(lines: list[str]) -> list[Region]:
 
 
 def _fenced(lines: list[str], opening: int, fence: str) -> Region:
-    """The block opened on line `opening`. An unclosed one ends where prose begins."""
+    """The block opened on line `opening`. An unclosed one ends where prose begins, or where another block opens."""
     mark = fence[0] * 3
     body: list[str] = []
     for index in range(opening + 1, len(lines)):
         line = lines[index]
         if line.strip().startswith(mark):
-            return Region(opening, index + 1, _dedent(body), True)
+            again = bool(line.strip().strip(fence[0]))  # a closing fence has no info string
+            return Region(opening, index if again else index + 1, _dedent(body), True)
         if line.rstrip().endswith(mark):
             body.append(line.rstrip().rstrip(fence[0]))
             return Region(opening, index + 1, _dedent(body), True)
         body.append(line)
     first = next((i for i, line in enumerate(body) if _DEFINITION.match(line)), None)
-    if first is None:
-        return Region(opening, len(lines), _dedent(body), False)
-    end = _code_end(body, first + 1)
-    return Region(opening, opening + 1 + end, _dedent(body[:end]), end < len(body))
+    end = len(body) if first is None else _code_end(body, first + 1)
+    return Region(opening, opening + 1 + end, _dedent(body[:end]), False)
 
 
 def _unfenced(lines: list[str], definition: int, floor: int) -> Region:
@@ -117,6 +119,16 @@ def _code_end(lines: list[str], index: int) -> int:
             depth = max(0, depth + sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))) if depth or top else 0
         index += 1
     return len(lines)
+
+
+def _looks_like_code(source: str) -> bool:
+    first = next((line for line in source.split("\n") if line.strip()), "")
+    return bool(_CODE_LINE.match(first.strip()))
+
+
+def is_fence(line: str) -> bool:
+    """True for a line that opens or closes a code block, whatever stands before the fence."""
+    return _FENCE.match(line) is not None
 
 
 def _dedent(lines: list[str]) -> str:
@@ -285,6 +297,8 @@ def without_demonstration(source: str) -> tuple[str, bool]:
     lines = source.split("\n")
     for statement in reversed(dropped):
         del lines[statement.first - 1 : statement.last]
+    while dropped and lines and (not lines[-1].strip() or lines[-1].startswith("#")):
+        lines.pop()  # "# Example usage"
     last_dropped = bool(dropped) and dropped[-1] is statements[-1]
     return "\n".join(lines).strip("\n"), last_dropped
 

@@ -56,7 +56,11 @@ def parse_candidate(text: str, finished: bool) -> Parsed | ParseFailure:
     code = "\n\n".join([*codetext.helpers(code, others), code]).strip("\n") + "\n"
 
     before = problemtext.merge(problemtext.bodies(_prose(lines, found, 0, main.start)))
-    after = [b for b in problemtext.bodies(_prose(lines, found, main.end, len(lines))) if b.kind not in ("", "heading")]
+    after = [
+        b
+        for b in problemtext.bodies(_prose(lines, found, main.end, len(lines)))
+        if b.kind not in ("", problemtext.HEADING)
+    ]
     problems = [p for p in before if len(p.split()) >= 3]
     if not problems:
         return ParseFailure("no_problem", "no problem text before the code")
@@ -69,21 +73,18 @@ def parse_candidate(text: str, finished: bool) -> Parsed | ParseFailure:
 
 
 def _prose(lines: list[str], found: list[codetext.Region], start: int, end: int) -> list[str]:
-    """Lines in [start, end) that are not code; a blank line stands where code was."""
+    """Lines in [start, end) that are not code, without fences; a blank line stands where code was."""
     out: list[str] = []
     index = start
-    for region in [r for r in found if start <= r.start < end]:
-        out += [*lines[index : region.start], _before_fence(lines[region.start]), ""]
-        index = region.end
-    out += lines[index:end]
-    if end < len(lines):
-        out.append(_before_fence(lines[end]))
+    for region in [*(r for r in found if start <= r.start < end), None]:
+        stop = end if region is None else region.start
+        out += [_before_fence(line) for line in lines[index:stop]]
+        if stop < len(lines):
+            out += [_before_fence(lines[stop]) if codetext.is_fence(lines[stop]) else "", ""]
+        index = stop if region is None else region.end
     return out
 
 
 def _before_fence(line: str) -> str:
-    """Text that stands in front of an opening fence on its line."""
-    for fence in ("```", "~~~"):
-        if fence in line:
-            return line.split(fence)[0]
-    return ""
+    """The line, or what stands in front of a fence on it."""
+    return line.split("```")[0].split("~~~")[0] if codetext.is_fence(line) else line

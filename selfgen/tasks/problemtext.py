@@ -24,9 +24,9 @@ _BARE_LABEL: Final = re.compile(rf"^{_LABEL_WORDS}\s*[*_.]*$", re.IGNORECASE)
 # What ends a problem: a label of something else ...
 _OTHER_LABEL: Final = re.compile(
     r"^(?:(?:the|a|my|your|short|simple|python|final|correct|expected|sample|single|integer|numeric|full|possible)\s+)*"
-    r"(?:solution|answer|ans|explanation|approach|python(?:\s?3)?|code|function|solve|implementation|program|reasoning|"
+    r"(?:solution|answer(?! the\b)|ans|explanation|approach|python(?:\s?3)?|code|function|solve|implementation|program|reasoning|"
     r"working|calculation|steps?|hint|output|result|note|options?|choices|example|usage|"
-    r"sought answer|solve function)\b[^.?!]{0,60}(?:[:：]|$)",
+    r"sought answer|solve function)\b(?:[^.?!:：]{0,60}[:：]|\W*(?:\w+\W*){0,3}$)",
     re.IGNORECASE,
 )
 # ... or a sentence about code or about solving, at any place ...
@@ -35,26 +35,48 @@ _ABOUT_CODE: Final = re.compile(
     r".*\b(?:python|function|code|solution|program|script|answer)\b|"
     r"(?:the|this|a|my) (?:short |simple |following |above )*(?:python|function|code|solution|answer|program)\b|"
     r"(?:short )?python (?:function|code|solution|program)\b|you can (?:solve|use)\b|we can (?:solve|use|write)\b|"
-    r"(?:let'?s|let us|i will|i'll|we will|we'll) (?:solve|write|define|create|break|start|first|use)\b|"
-    r"\**\s*step 1\b|import \w|def \w)",
+    r"step 1\b|import \w|def \w)",
+    re.IGNORECASE,
+)
+_SOLVES: Final = re.compile(
+    r"^(?:now,? )?(?:let'?s|let us|i will|i'll|we will|we'll) (?:now )?(?:solve|write|define|break|refine|implement|first|use)\b",
     re.IGNORECASE,
 )
 # ... or talk before it, which is skipped.
 _TALK: Final = re.compile(
     r"^(?:sure|certainly|of course|okay|ok|alright|absolutely|great|yes|here'?s|here is|here are|below is|"
-    r"i'?m|i am|i will|i'll|i can|let'?s (?:start|begin|create|write|make|solve)|let me|welcome|hello|hi)\b",
+    r"i'?m|i am|i will|i'll|i can|let'?s (?:start|begin|create|write|make|solve)|let me|welcome|hello|hi|hey|howdy|"
+    r"write|open|create|generate|provide|give)\b",
     re.IGNORECASE,
 )
 _META: Final = re.compile(
     r"^(?:topic|grade|grade level|level|difficulty|title|subject|category|theme)\s*[:：]", re.IGNORECASE
 )
+# A request without a question mark: "Find the ...", "We need to find out how many ...".
+_ASKS: Final = re.compile(
+    r"\?|(?:^|[.!;:,]\s+)(?:then\s+)?(?:find|calculate|determine|compute|evaluate|work out|figure out|how|what)\b|"
+    r"\b(?:find out|to (?:find|determine|calculate))\b",
+    re.IGNORECASE,
+)
 _NAMES_PROBLEM: Final = re.compile(r"\b(?:problem|question|puzzle|exercise)\b", re.IGNORECASE)
+_ANNOUNCED: Final = re.compile(r"\b(?:problem|question|function|python|code|solution)\b", re.IGNORECASE)
 _NAMES_CODE: Final = re.compile(r"\b(?:function|code|solution|solve[sd]?|python|program|answer)\b", re.IGNORECASE)
+
+
+HEADING: Final = "heading"
+
+
+# An empty label at the end of the question's own line: "... are left? Solution:".
+_TAIL: Final = re.compile(r"(?<=[.?!])[\s*_]*(?:solution|answer)[\s*_]*[:：][\s*_]*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Body:
-    """One labelled (or, with an empty `kind`, unlabelled) stretch of problem text; `lines` are stripped."""
+    """One stretch of problem text; `lines` are stripped.
+
+    `kind` is the word that labels it ("problem", "question", ...), HEADING after a sentence that announces a problem,
+    or empty.
+    """
 
     kind: str
     lines: tuple[str, ...]
@@ -74,35 +96,38 @@ def tidy(text: str) -> str:
 def bodies(prose: list[str]) -> list[Body]:
     """The problem texts in `prose` (lines without code), in order; labelled ones if there is any label."""
     found: list[tuple[str, list[str]]] = [("", [])]
-    open_ = True
+    reading = True
     for raw in prose:
-        line = raw.strip()
+        line = _TAIL.sub("", raw).strip()
         bare = _bare(line)
         lines = found[-1][1]
         label = _LABEL.match(bare) or (_BARE_LABEL.match(bare) if bare else None)
-        if label is None and _heads_problem(bare):
-            found.append(("heading", []))
-            open_ = True
-        elif label is not None:
-            rest = label.groupdict().get("rest") or ""
-            found.append((label["kind"].lower(), [rest.strip()] if rest.strip() else []))
-            open_ = True
-        elif not open_:
+        if label is not None:
+            rest = (label.groupdict().get("rest") or "").strip()
+            found.append((label["kind"].lower(), [rest] if rest else []))
+            reading = True
+        elif _heads_problem(bare):
+            found.append((HEADING, []))
+            reading = True
+        elif not reading or (bare and _META.match(bare)):
             continue
         elif not bare:
             lines.append("")
-        elif (_OTHER_LABEL.match(bare) or _ABOUT_CODE.match(bare)) and not _is_question(bare):
-            open_ = not _content(lines) and not found[-1][0]
-        elif not _content(lines) and (_META.match(bare) or _is_talk(bare)):
+        elif _ends_problem(bare):
+            reading = False
+        elif not _content(lines) and _is_talk(bare):
             continue
         elif _asked(lines) and not _continues(line):
-            open_ = False
+            reading = False
         else:
             lines.append(line)
     result = [Body(kind, tuple(_trim(lines))) for kind, lines in found]
-    labelled = [b for b in result if b.kind and _content(b.lines)]
-    exact = [b for b in labelled if b.kind != "heading"]
-    return exact or labelled or [b for b in result if _content(b.lines)]
+    result = [body for body in result if any(not line.endswith((":", "：")) for line in body.lines if line)]
+    labelled = [body for body in result if body.kind]
+    exact = [body for body in labelled if body.kind != HEADING or "?" in body.text]
+    if any(body.kind != HEADING for body in exact):
+        return exact
+    return labelled or result
 
 
 def merge(found: list[Body]) -> list[str]:
@@ -136,16 +161,22 @@ def _bare(line: str) -> str:
 def _heads_problem(bare: str) -> bool:
     """A line such as "Sure, here's a word problem and a Python function to solve it:"."""
     text = bare.rstrip("*_ ")
-    if not text.endswith((":", "：")) or len(text.split()) > 40:
+    if not text.endswith((":", "：")) or len(text.split()) > 40 or _SOLVES.match(bare):
         return False
     problem, code = _NAMES_PROBLEM.search(text), _NAMES_CODE.search(text)
     return problem is not None and (code is None or problem.start() < code.start())
 
 
+def _ends_problem(bare: str) -> bool:
+    if _is_question(bare):
+        return False
+    bare = bare.lstrip("([")
+    return bool(_OTHER_LABEL.match(bare) or _ABOUT_CODE.match(bare) or _SOLVES.match(bare))
+
+
 def _is_talk(bare: str) -> bool:
-    return bool(_TALK.match(bare)) and (
-        bare.rstrip("*_ ").endswith((":", "!")) or bool(_NAMES_PROBLEM.search(bare) or _NAMES_CODE.search(bare))
-    )
+    """Talk that leads to a problem. First-person stories start like it, so it must also sound like an announcement."""
+    return bool(_TALK.match(bare)) and (bare.rstrip("*_ ").endswith((":", "!")) or bool(_ANNOUNCED.search(bare)))
 
 
 def _is_question(bare: str) -> bool:
@@ -157,7 +188,10 @@ def _content(lines: list[str] | tuple[str, ...]) -> bool:
 
 
 def _asked(lines: list[str]) -> bool:
-    return any("?" in line for line in lines)
+    """True once the question was put: with a question mark, or as a request in a paragraph that has ended."""
+    if any("?" in line for line in lines):
+        return True
+    return bool(lines) and not lines[-1] and bool(_ASKS.search(" ".join(lines)))
 
 
 def _continues(line: str) -> bool:
@@ -171,6 +205,9 @@ def _trim(lines: list[str]) -> list[str]:
         lines = lines[1:]
     while lines and not lines[-1].strip(_DECORATION):
         lines = lines[:-1]
+    if len(lines) > 1 and lines[0].endswith(":") and next(filter(None, lines[1:]))[0] in '"“':
+        lines = lines[1:]
+        return _trim(lines)
     if len(lines) > 2 and not lines[1] and len(lines[0].split()) <= 8 and not re.search(r"[.?!:,]\W*$|\d", lines[0]):
         lines = lines[2:]
     return lines
@@ -191,9 +228,10 @@ def _join(lines: tuple[str, ...]) -> str:
         else:
             out[-1] += " " + line
     text = "\n".join(out).strip()
-    text = re.sub(r"\s*(?:solution|answer)\s*[:：]\s*$", "", text, flags=re.IGNORECASE)
     for left, right in ('""', "“”", "''", "‘’", "**", "__", "``"):
         inner = text[1:-1]
         if len(text) > 2 and text[0] == left and text[-1] == right and left not in inner and right not in inner:
             text = inner.strip()
+    if text.count("*") % 2 and text.endswith("*"):
+        text = text[:-1].rstrip()
     return text
