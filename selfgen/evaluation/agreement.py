@@ -54,10 +54,11 @@ def agreement(items: Iterable[Item], timeout: float = TIMEOUT) -> dict[str, Any]
     """Grade every item a second time and list every disagreement.
 
     Returns:
-        n, `agree` (share), `both_correct`, `both_wrong`, `only_stock`, `only_second`, `timeouts` (counts) and
+        n, `agree` (share), `both_correct`, `both_wrong`, `only_stock`, `only_second`, `timeouts` (counts), `without_box`
+        (disagreements where the stock extractor found no box, which is what the stock reward asks for) and
         `disagreements` (every one, in order, with both readings).
     """
-    counts = {"both_correct": 0, "both_wrong": 0, "only_stock": 0, "only_second": 0, "timeouts": 0}
+    counts = {"both_correct": 0, "both_wrong": 0, "only_stock": 0, "only_second": 0, "timeouts": 0, "without_box": 0}
     found: list[Disagreement] = []
     n = 0
     worker = Worker("selfgen.evaluation.agreement:_verify", ["math_verify"])
@@ -74,6 +75,7 @@ def agreement(items: Iterable[Item], timeout: float = TIMEOUT) -> dict[str, Any]
             else:
                 counts["only_second" if second else "only_stock"] += 1
             if second is not item.correct:
+                counts["without_box"] += item.extracted is None
                 found.append(
                     Disagreement(
                         item.item_id, item.answer, item.extracted, item.correct, second, read or None, item.completion
