@@ -1,0 +1,117 @@
+"""Causal attention over packed sequences (training, prefill), and over a slotted key-value cache (decoding)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from selfgen.embedded.config import DecoderConfig
+
+
+class PackedCausal:
+    """Each sequence attends to itself; lengths [sequences] tile the packed rows. Optionally keeps k and v per layer."""
+
+    def __init__(self, config: DecoderConfig, lengths: list[int], keep: bool = False):
+        self.config = config
+        self.lengths = lengths
+        self.kept: list[tuple[Tensor, Tensor]] | None = [] if keep else None
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if self.kept is not None:
+            self.kept.append((k, v))
+        grouped = self.config.heads != self.config.kv_heads
+        parts = []
+        for q_i, k_i, v_i in zip(q.split(self.lengths), k.split(self.lengths), v.split(self.lengths), strict=True):
+            out = F.scaled_dot_product_attention(
+                q_i.transpose(0, 1).unsqueeze(0),
+                k_i.transpose(0, 1).unsqueeze(0),
+                v_i.transpose(0, 1).unsqueeze(0),
+                is_causal=True,
+                enable_gqa=grouped,
+            )
+            parts.append(out.squeeze(0).transpose(0, 1).flatten(1))
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+class SlotCache:
+    """Keys and values of the running sequences, one slot a sequence: per layer [slots, kv heads, length, dim].
+
+    Both slots and length grow by need, in steps, so that memory follows use.
+    """
+
+    def __init__(self, config: DecoderConfig, device: torch.device, dtype: torch.dtype, step: int = 64):
+        self.config = config
+        self.device = device
+        self.dtype = dtype
+        self.step = step
+        self.slots = 0
+        self.length = 0
+        self.keys: list[Tensor] = []
+        self.values: list[Tensor] = []
+
+    def reserve(self, slots: int, length: int) -> None:
+        """Make room for `slots` sequences of `length` tokens, keeping what is stored."""
+        length = -(-length // self.step) * self.step
+        if slots <= self.slots and length <= self.length:
+            return
+        slots, length = max(slots, self.slots), max(length, self.length)
+        for store in (self.keys, self.values):
+            grown = []
+            for layer in range(self.config.layers):
+                tensor = torch.zeros(
+                    (slots, self.config.kv_heads, length, self.config.head_dim), device=self.device, dtype=self.dtype
+                )
+                if self.slots:
+                    tensor[: self.slots, :, : self.length] = store[layer]
+                grown.append(tensor)
+            store[:] = grown
+        self.slots, self.length = slots, length
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self.slots = self.length = 0
+        self.keys, self.values = [], []
+
+    def fill(self, slots: list[int], kept: list[tuple[Tensor, Tensor]]) -> None:
+        """Copy one prompt's k and v [tokens, kv heads, dim] per layer into several slots."""
+        tokens = kept[0][0].shape[0]
+        for layer, (k, v) in enumerate(kept):
+            self.keys[layer][slots, :, :tokens] = k.transpose(0, 1)
+            self.values[layer][slots, :, :tokens] = v.transpose(0, 1)
+
+    def move(self, source: int, target: int, tokens: int) -> None:
+        """Move a sequence's first `tokens` entries from one slot to another."""
+        for store in (*self.keys, *self.values):
+            store[target, :, :tokens] = store[source, :, :tokens]
+
+
+class SlotAttention:
+    """One new token per slot: rows 0..n-1 are slots 0..n-1, at `positions` [n]. Stores its k and v, then attends.
+
+    The query heads that share a key head form the query axis, so grouped-query attention reads each key once.
+    """
+
+    def __init__(self, cache: SlotCache, positions: Tensor, span: int):
+        self.cache = cache
+        self.positions = positions
+        self.rows = torch.arange(positions.shape[0], device=positions.device)
+        self.span = span
+        columns = torch.arange(span, device=positions.device)
+        hidden = columns.unsqueeze(0) > positions.unsqueeze(1)
+        bias = torch.zeros(hidden.shape, device=positions.device, dtype=cache.dtype)
+        self.bias = bias.masked_fill_(hidden, float("-inf")).unsqueeze(1).unsqueeze(1)
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        rows = q.shape[0]
+        config = self.cache.config
+        keys, values = self.cache.keys[layer], self.cache.values[layer]
+        keys[self.rows, :, self.positions] = k
+        values[self.rows, :, self.positions] = v
+        out = F.scaled_dot_product_attention(
+            q.view(rows, config.kv_heads, config.heads // config.kv_heads, config.head_dim),
+            keys[:rows, :, : self.span],
+            values[:rows, :, : self.span],
+            attn_mask=self.bias,
+        )
+        return out.reshape(rows, config.heads * config.head_dim)

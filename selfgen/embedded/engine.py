@@ -1,0 +1,260 @@
+"""The one thread that computes: base models, training runs, sampling, and the order in which they take turns.
+
+Nothing here knows HTTP. Calls are queued with `submit` and run one at a time in arrival order; between two of them
+every sampler decodes one step, so sampling goes on while training runs and neither needs a lock.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from selfgen.embedded import config as configs
+from selfgen.embedded.decoder import Decoder
+from selfgen.embedded.errors import RequestError
+from selfgen.embedded.lora import ALPHA, Layout, LoraSpec, digest
+from selfgen.embedded.sampler import Adapter, SampleJob, Sampler
+from selfgen.embedded.store import Store
+from selfgen.embedded.trainer import AdamParams, Datum, TrainingRun
+
+ADAPTERS_KEPT = 32
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class BaseModel:
+    """One served model: its folder now, its weights when first used."""
+
+    def __init__(self, name: str, folder: Path, device: torch.device, dtype: torch.dtype):
+        self.name = name
+        self.folder = folder
+        self.config = configs.DecoderConfig.read(folder)
+        self.end_tokens = configs.end_tokens(folder)
+        self._device, self._dtype = device, dtype
+        self._decoder: Decoder | None = None
+        self._sampler: Sampler | None = None
+        self._tokenizer: Any = None
+        self._digest: str | None = None
+
+    @property
+    def digest(self) -> str:
+        if self._digest is None:
+            self._digest = configs.content_digest(self.folder)
+        return self._digest
+
+    @property
+    def decoder(self) -> Decoder:
+        if self._decoder is None:
+            self._decoder = Decoder.load(self.folder, self._device, self._dtype)
+        return self._decoder
+
+    @property
+    def sampler(self) -> Sampler:
+        if self._sampler is None:
+            self._sampler = Sampler(self.decoder, self.text)
+        return self._sampler
+
+    @property
+    def busy(self) -> bool:
+        return self._sampler is not None and self._sampler.busy
+
+    def text(self, tokens: list[int]) -> str:
+        if self._tokenizer is None:
+            from tokenizers import Tokenizer
+
+            self._tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+        return self._tokenizer.decode(tokens, skip_special_tokens=False)
+
+
+@dataclass
+class LiveRun:
+    """A training run in memory."""
+
+    base: BaseModel
+    spec: LoraSpec
+    run: TrainingRun
+
+
+class Engine:
+    """Owns the models, the training runs and the compute thread."""
+
+    def __init__(
+        self, models: Mapping[str, Path], store: Store, seed: int = 0, device: str = "cpu", dtype: str = "float32"
+    ):
+        self.store = store
+        self.seed = seed
+        self.device = torch.device(device)
+        self.models = {name: BaseModel(name, path, self.device, DTYPES[dtype]) for name, path in models.items()}
+        self.runs: dict[str, LiveRun] = {}
+        self._unseeded = 0
+        self._light = False
+        self._adapters: OrderedDict[str, Adapter] = OrderedDict()
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._loop, name="engine", daemon=True)
+        self._thread.start()
+
+    # The thread ------------------------------------------------------------------------------------------------------
+
+    def submit(self, call: Callable[[], Any], done: Callable[[Any, Exception | None], None]) -> None:
+        """Queue `call`; `done(result, error)` is called from the compute thread."""
+
+        def run() -> None:
+            try:
+                result = call()
+            except Exception as error:
+                if not isinstance(error, RequestError):
+                    traceback.print_exc()
+                done(None, error)
+            else:
+                done(result, None)
+
+        self._calls.put(run)
+
+    def close(self) -> None:
+        self._calls.put(None)
+        self._thread.join(timeout=10)
+
+    def _loop(self) -> None:
+        while True:
+            busy = any(model.busy for model in self.models.values())
+            try:
+                call = self._calls.get(block=not busy)
+                if call is None:
+                    return
+                call()
+                if self._light:  # a new sample: take in all that wait before the next decode step
+                    self._light = False
+                    continue
+            except queue.Empty:
+                pass
+            for model in self.models.values():
+                if model.busy:
+                    model.sampler.step()
+
+    # Calls, each run in the thread -----------------------------------------------------------------------------------
+
+    def model(self, name: str) -> BaseModel:
+        found = self.models.get(name)
+        if found is None:
+            raise RequestError(f"unknown model {name!r}; this server has {', '.join(sorted(self.models))}", 404)
+        return found
+
+    def create_run(self, run_id: str, base: str, spec: LoraSpec | None, seedless: LoraSpec, metadata: Any) -> None:
+        model = self.model(base)
+        if spec is None:
+            # No seed given: a fresh one each time, yet the same ones for the same server seed.
+            spec = LoraSpec(**{**seedless.to_json(), "seed": self.seed * 1_000_003 + self._unseeded + (1 << 40)})
+            self._unseeded += 1
+        layout = Layout.build(model.config, spec)
+        run = TrainingRun(model.decoder, layout, layout.initial(model.digest))
+        self.store.create_run(run_id, {"base_model": base, "lora": spec.to_json(), "user_metadata": metadata})
+        self.runs[run_id] = LiveRun(model, spec, run)
+
+    def live(self, run_id: str) -> LiveRun:
+        found = self.runs.get(run_id)
+        if found is None:
+            raise RequestError(
+                f"training run {run_id!r} is not in memory (server restarted, or its session ended); "
+                "create a client from a saved checkpoint",
+                404,
+            )
+        return found
+
+    def forward_backward(
+        self, run_id: str, data: list[Datum], loss_fn: str, config: Mapping[str, float], backward: bool
+    ) -> tuple[float, list]:
+        return self.live(run_id).run.forward_backward(data, loss_fn, config, backward=backward)
+
+    def optim_step(self, run_id: str, params: AdamParams) -> dict[str, float]:
+        return self.live(run_id).run.optim_step(params)
+
+    def save(
+        self, run_id: str, kind: str, name: str, ttl: int | None, overwrite: bool, metadata: Any, durable: bool = True
+    ) -> str:
+        live = self.live(run_id)
+        run = live.run
+        flat = run.leaf.detach().cpu()
+        tensors = run.layout.named(flat)
+        meta = {
+            "base_model": live.base.name,
+            "base_digest": live.base.digest,
+            "lora": live.spec.to_json(),
+            "alpha": ALPHA,
+            "digest": digest(flat),
+            "step": run.step,
+            "user_metadata": metadata,
+        }
+        if kind == "weights":
+            tensors = {**tensors, "optimizer.first": run.first, "optimizer.second": run.second}
+        return self.store.save(run_id, kind, name, tensors, meta, ttl=ttl, overwrite=overwrite, durable=durable)
+
+    def load_run(self, run_id: str, path: str, optimizer: bool, base: str | None, metadata: Any) -> None:
+        """Load into a live run, or make the run from the checkpoint."""
+        meta, tensors = self.store.load(path)
+        spec = LoraSpec(**meta["lora"])
+        live = self.runs.get(run_id)
+        if live is None:
+            model = self._base_of(path, meta, base)
+            layout = Layout.build(model.config, spec)
+            live = LiveRun(model, spec, TrainingRun(model.decoder, layout, layout.flatten(tensors)))
+            info = {"base_model": model.name, "lora": spec.to_json(), "user_metadata": metadata, "from": path}
+            self.store.create_run(run_id, info)
+            self.runs[run_id] = live
+        else:
+            self._base_of(path, meta, live.base.name)
+            layout = Layout.build(live.base.config, spec)
+            if layout.size != live.run.layout.size or layout.spec.sites() != live.spec.sites():
+                raise RequestError(f"{path}: its LoRA rank or layers differ from the training run's")
+            live.run = TrainingRun(live.base.decoder, live.run.layout, layout.flatten(tensors))
+        if optimizer:
+            if "optimizer.first" not in tensors:
+                raise RequestError(f"{path} holds no optimizer state; load it without, or a weights checkpoint")
+            live.run.first.copy_(tensors["optimizer.first"])
+            live.run.second.copy_(tensors["optimizer.second"])
+            live.run.step = int(meta["step"])
+
+    def _base_of(self, path: str, meta: dict[str, Any], name: str | None) -> BaseModel:
+        model = self.model(name or meta["base_model"])
+        if model.digest != meta["base_digest"]:
+            raise RequestError(f"{path} was trained on other weights than this server's {model.name!r}")
+        return model
+
+    def adapter(self, path: str) -> tuple[BaseModel, Adapter]:
+        """The frozen weights of a checkpoint. A path's content never changes while this process keeps it."""
+        entry = self.store.entry(path)
+        model = self._base_of(path, entry.meta, None)
+        found = self._adapters.get(entry.meta["digest"])
+        if found is None:
+            meta, tensors = self.store.load(path)
+            layout = Layout.build(model.config, LoraSpec(**meta["lora"]))
+            flat: Tensor = layout.flatten(tensors)
+            found = Adapter(meta["digest"], layout, flat)
+            self._adapters[found.digest] = found
+            while len(self._adapters) > ADAPTERS_KEPT:
+                self._adapters.popitem(last=False)
+        self._adapters.move_to_end(found.digest)
+        return model, found
+
+    def weights_digest(self, base: str, path: str | None) -> str:
+        """Content of what is sampled: base weights, and the adapter's."""
+        model = self.model(base)
+        return model.digest if path is None else f"{model.digest}+{self.adapter(path)[1].digest}"
+
+    def sample(self, base: str, path: str | None, job: SampleJob) -> None:
+        model = self.model(base)
+        if path is not None:
+            model, job.adapter = self.adapter(path)
+        model.sampler.submit(job)
+        self._light = True
+
+    def forget(self, run_ids: list[str]) -> None:
+        for run_id in run_ids:
+            self.runs.pop(run_id, None)

@@ -1,0 +1,198 @@
+"""LoRA adapters: shapes, reproducible initial values, and their share of a forward pass.
+
+y = W x + (32 / rank) B A x, with A uniform in +-1/sqrt(inputs) and B zero (Hu et al. 2021; alpha fixed at 32 as in the
+Tinker service, so that one learning rate fits all ranks). All parameters of an adapter live in ONE flat float32 vector:
+Adam, gradient norms, digests and checkpoints are then single operations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from selfgen.embedded.config import DecoderConfig
+from selfgen.embedded.decoder import SITES
+
+ALPHA = 32.0
+
+
+@dataclass(frozen=True)
+class LoraSpec:
+    """What an adapter covers. `seed` fixes its initial values."""
+
+    rank: int
+    seed: int
+    attn: bool = True
+    mlp: bool = True
+    unembed: bool = True
+
+    def sites(self) -> list[str]:
+        chosen = (["qkv", "o"] if self.attn else []) + (["gate_up", "down"] if self.mlp else [])
+        return chosen + (["unembed"] if self.unembed else [])
+
+    def to_json(self) -> dict:
+        return {"rank": self.rank, "seed": self.seed, "attn": self.attn, "mlp": self.mlp, "unembed": self.unembed}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """One A or B matrix: its checkpoint name, its place (site, layer, module index) and its slice of the flat vector."""
+
+    name: str
+    site: str
+    layer: int
+    module: int
+    kind: str
+    shape: tuple[int, int]
+    offset: int
+
+    @property
+    def size(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Every matrix of an adapter in flat order. The As of a fused site are neighbours, so they read as one matrix."""
+
+    spec: LoraSpec
+    matrices: tuple[Matrix, ...]
+    size: int
+    places: dict[tuple[str, int], tuple[Matrix, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def build(cls, config: DecoderConfig, spec: LoraSpec) -> Layout:
+        shapes = site_shapes(config)
+        matrices: list[Matrix] = []
+        places: dict[tuple[str, int], tuple[Matrix, ...]] = {}
+        offset = 0
+        for site in spec.sites():
+            inputs, outputs = shapes[site]
+            for layer in range(1 if site == "unembed" else config.layers):
+                prefix = "" if site == "unembed" else f"model.layers.{layer}."
+                group = []
+                for kind in ("A", "B"):
+                    for module, width in enumerate(outputs):
+                        shape = (spec.rank, inputs) if kind == "A" else (width, spec.rank)
+                        name = f"{prefix}{SITES[site][module]}.lora_{kind}.weight"
+                        group.append(Matrix(name, site, layer, module, kind, shape, offset))
+                        offset += group[-1].size
+                matrices += group
+                places[site, layer] = tuple(group)
+        return cls(spec, tuple(matrices), offset, places)
+
+    def initial(self, base_digest: str) -> Tensor:
+        """Initial values, a function of (base, rank, seed) and each matrix's name alone, on any machine."""
+        flat = np.zeros(self.size, dtype=np.float32)
+        for matrix in self.matrices:
+            if matrix.kind == "A":
+                key = f"{base_digest}:{self.spec.rank}:{self.spec.seed}:{matrix.name}".encode()
+                seed = int.from_bytes(hashlib.sha256(key).digest()[:16], "big")
+                bound = 1.0 / np.sqrt(matrix.shape[1])
+                draw = np.random.Generator(np.random.Philox(key=seed)).random(matrix.size, dtype=np.float32)
+                flat[matrix.offset : matrix.offset + matrix.size] = (2 * draw - 1) * np.float32(bound)
+        return torch.from_numpy(flat)
+
+    def named(self, flat: Tensor) -> dict[str, Tensor]:
+        """The matrices as named views into `flat`."""
+        return {m.name: flat[m.offset : m.offset + m.size].view(m.shape) for m in self.matrices}
+
+    def flatten(self, tensors: dict[str, Tensor]) -> Tensor:
+        """Inverse of `named`. KeyError or RuntimeError when names or shapes differ."""
+        return torch.cat([tensors[m.name].float().reshape(m.size) for m in self.matrices])
+
+
+def site_shapes(config: DecoderConfig) -> dict[str, tuple[int, list[int]]]:
+    """Per site: input width and the output width of each fused module."""
+    q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
+    return {
+        "qkv": (config.hidden, [q, kv, kv]),
+        "o": (q, [config.hidden]),
+        "gate_up": (config.hidden, [config.intermediate, config.intermediate]),
+        "down": (config.intermediate, [config.hidden]),
+        "unembed": (config.hidden, [config.vocab_size]),
+    }
+
+
+def digest(flat: Tensor) -> str:
+    """sha256 of an adapter's values; a checkpoint's identity for random streams and manifests."""
+    return hashlib.sha256(flat.detach().cpu().contiguous().numpy().tobytes()).hexdigest()
+
+
+class TrainingLora:
+    """One adapter with gradients, for one forward and backward pass.
+
+    `leaf` is the whole flat vector, so its gradient accumulates in one place; build a new object per pass.
+    """
+
+    def __init__(self, layout: Layout, leaf: Tensor, dtype: torch.dtype):
+        self.layout = layout
+        self.scale = ALPHA / layout.spec.rank
+        pieces = leaf.to(dtype).split([m.size for m in layout.matrices])
+        self._views = {m: p.view(m.shape) for m, p in zip(layout.matrices, pieces, strict=True)}
+
+    def __call__(self, site: str, layer: int, inputs: Tensor, outputs: Tensor) -> Tensor:
+        group = self.layout.places.get((site, layer))
+        if group is None:
+            return outputs
+        half = len(group) // 2
+        shares = []
+        for a, b in zip(group[:half], group[half:], strict=True):
+            shares.append(F.linear(F.linear(inputs, self._views[a]), self._views[b]))
+        share = shares[0] if half == 1 else torch.cat(shares, dim=-1)
+        return torch.add(outputs, share, alpha=self.scale)
+
+
+class AdapterStack:
+    """Several frozen adapters applied to one batch, each row seeing only its own.
+
+    All As are stacked into one matrix and all Bs side by side; a mask zeroes the columns of other rows' adapters. The
+    work per row is fixed by the stack alone, never by which rows share the batch, and the shapes suit graph capture.
+    """
+
+    def __init__(self, layouts: list[Layout], flats: list[Tensor], device: torch.device, dtype: torch.dtype):
+        self.count = len(layouts)
+        self._a: dict[tuple[str, int], Tensor] = {}
+        self._b: dict[tuple[str, int], Tensor] = {}
+        self._owner: dict[tuple[str, int], tuple[int, ...]] = {}
+        self._masks: dict[tuple[int, ...], Tensor] = {}
+        self._device = device
+        for place in sorted({place for layout in layouts for place in layout.places}):
+            a_rows, b_columns, owner = [], [], []
+            for index, (layout, flat) in enumerate(zip(layouts, flats, strict=True)):
+                group = layout.places.get(place)
+                if group is None:
+                    continue
+                half = len(group) // 2
+                views = [flat[m.offset : m.offset + m.size].view(m.shape) for m in group]
+                a_rows.append(torch.cat(views[:half]))
+                b_columns.append(torch.block_diag(*views[half:]) * (ALPHA / layout.spec.rank))
+                owner += [index] * a_rows[-1].shape[0]
+            self._a[place] = torch.cat(a_rows).to(device, dtype)
+            self._b[place] = torch.cat(b_columns, dim=1).t().contiguous().to(device, dtype)
+            self._owner[place] = tuple(owner)
+
+    def select(self, owners: list[int]) -> None:
+        """Say which adapter each row of the coming batch uses: an index per row, -1 for the base model."""
+        self._masks = {}
+        if self.count == 1 and all(owner == 0 for owner in owners):
+            return
+        rows = torch.tensor(owners, device=self._device).unsqueeze(1)
+        for owner in set(self._owner.values()):
+            self._masks[owner] = rows == torch.tensor(owner, device=self._device).unsqueeze(0)
+
+    def __call__(self, site: str, layer: int, inputs: Tensor, outputs: Tensor) -> Tensor:
+        place = (site, layer)
+        a = self._a.get(place)
+        if a is None:
+            return outputs
+        low = F.linear(inputs, a)
+        mask = self._masks.get(self._owner[place])
+        if mask is not None:
+            low = low * mask
+        return torch.addmm(outputs, low, self._b[place])

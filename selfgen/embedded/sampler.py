@@ -1,0 +1,348 @@
+"""Continuous batching: prompts join as they arrive, finished sequences leave, each step decodes one token of all.
+
+A prompt is computed once however many samples or identical requests want it. Batch composition must not change
+results: a prompt is always computed alone, decode rows are padded to a multiple of ROW_STEP and the attended span to a
+multiple of the cache step, which on the CPU makes every row's arithmetic independent of its neighbours (tested).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from selfgen.embedded.attention import PackedCausal, SlotAttention, SlotCache
+from selfgen.embedded.decoder import Decoder, Lora, no_lora
+from selfgen.embedded.lora import AdapterStack, Layout
+from selfgen.embedded.streams import UniformStream
+
+ROW_STEP = 8
+PROMPT_CACHE_TOKENS = 32768
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """Frozen weights to sample from. `digest` is their content; "" stands for the base model."""
+
+    digest: str
+    layout: Layout
+    flat: Tensor
+
+
+@dataclass(frozen=True)
+class SampleParams:
+    """Decoded sampling parameters. `stop_tokens` end a sequence and are kept in it, as are stop strings."""
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_k: int = -1
+    top_p: float = 1.0
+    stop_tokens: frozenset[int] = frozenset()
+    stop_strings: tuple[str, ...] = ()
+
+
+@dataclass
+class SampleJob:
+    """One request: `keys` holds one random-stream key per sample. `done` receives the finished job or an exception."""
+
+    prompt: list[int]
+    params: SampleParams
+    keys: list[int]
+    adapter: Adapter | None
+    done: Callable[[SampleJob, Exception | None], None]
+    prompt_logprobs: bool = False
+    topk_prompt: int = 0
+    topk_sample: int = 0
+    cancelled: bool = False
+    sequences: list[Sequence] = field(default_factory=list)
+    prompt_logps: np.ndarray | None = None
+    prompt_topk: tuple[np.ndarray, np.ndarray] | None = None
+
+
+@dataclass
+class Sequence:
+    """One sample in progress; `stop_reason` is set when it has finished."""
+
+    job: SampleJob
+    stream: UniformStream
+    tokens: list[int] = field(default_factory=list)
+    logps: list[float] = field(default_factory=list)
+    topk: list[tuple[list[int], list[float]]] = field(default_factory=list)
+    stop_reason: str | None = None
+
+    @property
+    def position(self) -> int:
+        """Where the newest token sits in the sequence."""
+        return len(self.job.prompt) + len(self.tokens) - 1
+
+
+@dataclass
+class Prompt:
+    """A computed prompt: k and v per layer, and the last position's logits [1, vocabulary]."""
+
+    kept: list[tuple[Tensor, Tensor]]
+    logits: Tensor
+    hidden: Tensor
+
+
+class Sampler:
+    """Sampling from one base model and any number of adapters. Used from one thread."""
+
+    def __init__(
+        self, decoder: Decoder, decode_text: Callable[[list[int]], str], max_rows: int = 128, max_cells: int = 1 << 18
+    ):
+        self.decoder = decoder
+        self.decode_text = decode_text
+        self.max_rows = max_rows
+        self.max_cells = max_cells
+        self.waiting: deque[SampleJob] = deque()
+        self.running: list[Sequence] = []
+        self.cache = SlotCache(decoder.config, decoder.device, decoder.dtype)
+        self._prompts: OrderedDict[tuple[str, tuple[int, ...]], Prompt] = OrderedDict()
+        self._stacks: OrderedDict[tuple[str, ...], AdapterStack] = OrderedDict()
+
+    def submit(self, job: SampleJob) -> None:
+        self.waiting.append(job)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.waiting or self.running)
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        """Admit what fits, decode one token of every running sequence, hand back what has finished."""
+        self._admit()
+        if self.running:
+            self._decode()
+        if not self.busy:
+            self._prompts.clear()
+
+    # Admission -------------------------------------------------------------------------------------------------------
+
+    def _admit(self) -> None:
+        while self.waiting:
+            job = self.waiting[0]
+            if job.cancelled:
+                self.waiting.popleft()
+                continue
+            rows = len(self.running) + len(job.keys)
+            length = max([len(job.prompt) + job.params.max_tokens, self.cache.length])
+            if self.running and (rows > self.max_rows or rows * length > self.max_cells):
+                return
+            self.waiting.popleft()
+            try:
+                self._start(job)
+            except Exception as error:  # one bad job must not take the others with it
+                self.running = [s for s in self.running if s.job is not job]
+                job.done(job, error)
+
+    def _start(self, job: SampleJob) -> None:
+        prompt = self._prompt(job)
+        if job.prompt_logprobs or job.topk_prompt:
+            self._score_prompt(job, prompt)
+        job.sequences = [Sequence(job, UniformStream(key)) for key in job.keys]
+        if job.params.max_tokens == 0:
+            for sequence in job.sequences:
+                sequence.stop_reason = "length"
+            job.done(job, None)
+            return
+        self._choose(job.sequences, prompt.logits.expand(len(job.keys), -1))
+        alive = [s for s in job.sequences if s.stop_reason is None]
+        if alive:
+            slots = list(range(len(self.running), len(self.running) + len(alive)))
+            # Only as long as needed now: the cache grows with the sequences.
+            self.cache.reserve(padded(len(self.running) + len(alive)), len(job.prompt) + 1)
+            self.cache.fill(slots, prompt.kept)
+            self.running += alive
+        if len(alive) < len(job.sequences):
+            self._report([s for s in job.sequences if s.stop_reason])
+
+    def _prompt(self, job: SampleJob) -> Prompt:
+        """Keys, values and last logits of the job's prompt, computed alone so that they depend on nothing else."""
+        digest = job.adapter.digest if job.adapter else ""
+        key = (digest, tuple(job.prompt))
+        found = self._prompts.get(key)
+        if found is not None:
+            self._prompts.move_to_end(key)
+            return found
+        lora: Lora = no_lora
+        if job.adapter is not None:
+            stack = self._stack([job.adapter])
+            stack.select([0] * len(job.prompt))
+            lora = stack
+        tokens = torch.tensor(job.prompt, device=self.decoder.device)
+        positions = torch.arange(len(job.prompt), device=self.decoder.device)
+        attend = PackedCausal(self.decoder.config, [len(job.prompt)], keep=True)
+        hidden = self.decoder.forward(tokens, self.decoder.rope(positions), attend, lora)
+        if job.adapter is not None:
+            stack.select([0])
+        logits = self.decoder.logits(hidden[-1:], lora)
+        assert attend.kept is not None
+        self._prompts[key] = Prompt(attend.kept, logits, hidden)
+        while len(self._prompts) > 1 and sum(len(k[1]) for k in self._prompts) > PROMPT_CACHE_TOKENS:
+            self._prompts.popitem(last=False)
+        return self._prompts[key]
+
+    def _score_prompt(self, job: SampleJob, prompt: Prompt) -> None:
+        """Log-probabilities of prompt tokens 1.. given what precedes them; position 0 has none (NaN)."""
+        count = len(job.prompt)
+        logps = np.full(count, np.nan, dtype=np.float32)
+        width = job.topk_prompt
+        ids, tops = np.zeros((count, width), np.int32), np.full((count, width), -99999.0, np.float32)
+        lora: Lora = self._stack([job.adapter]) if job.adapter else no_lora
+        rows = max(16, (8 << 20) // self.decoder.config.vocab_size)
+        for start in range(0, count - 1, rows):
+            stop = min(start + rows, count - 1)
+            if isinstance(lora, AdapterStack):
+                lora.select([0] * (stop - start))
+            table = torch.log_softmax(self.decoder.logits(prompt.hidden[start:stop], lora), dim=-1)
+            targets = torch.tensor(job.prompt[start + 1 : stop + 1], device=table.device).unsqueeze(1)
+            logps[start + 1 : stop + 1] = table.gather(1, targets).squeeze(1).cpu().numpy()
+            if width:
+                values, indices = table.topk(width, dim=-1)
+                ids[start + 1 : stop + 1], tops[start + 1 : stop + 1] = indices.cpu().numpy(), values.cpu().numpy()
+        job.prompt_logps = logps if job.prompt_logprobs else None
+        job.prompt_topk = (ids, tops) if width else None
+
+    # Decoding --------------------------------------------------------------------------------------------------------
+
+    def _decode(self) -> None:
+        rows = padded(len(self.running))
+        idle = rows - len(self.running)
+        positions = [s.position for s in self.running]
+        longest = max(positions) + 1
+        self.cache.reserve(rows, longest)
+        span = min(self.cache.length, -(-longest // self.cache.step) * self.cache.step)
+        device = self.decoder.device
+        tokens = torch.tensor([s.tokens[-1] for s in self.running] + [0] * idle, device=device)
+        places = torch.tensor(positions + [0] * idle, device=device)
+        lora = self._select(idle)
+        attend = SlotAttention(self.cache, places, span)
+        hidden = self.decoder.forward(tokens, self.decoder.rope(places), attend, lora)
+        logits = self.decoder.logits(hidden, lora)[: len(self.running)]
+        self._choose(self.running, logits)
+        finished = [s for s in self.running if s.stop_reason is not None or s.job.cancelled]
+        if finished:
+            self._leave()
+            self._report(finished)
+
+    def _select(self, idle: int) -> Lora:
+        adapters: dict[str, Adapter] = {}
+        for sequence in self.running:
+            if sequence.job.adapter is not None:
+                adapters.setdefault(sequence.job.adapter.digest, sequence.job.adapter)
+        if not adapters:
+            return no_lora
+        order = sorted(adapters)
+        index = {digest: i for i, digest in enumerate(order)}
+        stack = self._stack([adapters[digest] for digest in order])
+        owners = [index[s.job.adapter.digest] if s.job.adapter else -1 for s in self.running]
+        # Idle rows may run any adapter; sharing the first keeps the unmasked path for single-adapter batches.
+        stack.select(owners + [0] * idle)
+        return stack
+
+    def _stack(self, adapters: list[Adapter | Any]) -> AdapterStack:
+        key = tuple(a.digest for a in adapters)
+        stack = self._stacks.get(key)
+        if stack is None:
+            stack = AdapterStack(
+                [a.layout for a in adapters], [a.flat for a in adapters], self.decoder.device, self.decoder.dtype
+            )
+            self._stacks[key] = stack
+            while len(self._stacks) > 8:
+                self._stacks.popitem(last=False)
+        self._stacks.move_to_end(key)
+        return stack
+
+    def _choose(self, sequences: list[Sequence], logits: Tensor) -> None:
+        """Append one token to each sequence from logits [sequences, vocabulary], and mark those that have ended."""
+        table = torch.log_softmax(logits, dim=-1)
+        chosen = choose(table, [s.job.params for s in sequences], [s.stream for s in sequences])
+        logps = table.gather(1, chosen.unsqueeze(1)).squeeze(1).tolist()
+        width = max(s.job.topk_sample for s in sequences)
+        tops = table.topk(width, dim=-1) if width else None
+        for row, (sequence, token, logp) in enumerate(zip(sequences, chosen.tolist(), logps, strict=True)):
+            sequence.tokens.append(token)
+            sequence.logps.append(logp)
+            if tops is not None and sequence.job.topk_sample:
+                k = sequence.job.topk_sample
+                sequence.topk.append((tops.indices[row, :k].tolist(), tops.values[row, :k].tolist()))
+            params = sequence.job.params
+            if token in params.stop_tokens or (params.stop_strings and self._hit_string(sequence)):
+                sequence.stop_reason = "stop"
+            elif len(sequence.tokens) >= params.max_tokens:
+                sequence.stop_reason = "length"
+
+    def _hit_string(self, sequence: Sequence) -> bool:
+        strings = sequence.job.params.stop_strings
+        tail = sequence.tokens[-(max(len(s.encode()) for s in strings) + 8) :]
+        text = self.decode_text(tail)
+        return any(s in text for s in strings)
+
+    def _leave(self) -> None:
+        """Close the gaps that finished sequences leave, so that slots 0..n-1 are the running ones."""
+        keep = [s.stop_reason is None and not s.job.cancelled for s in self.running]
+        count = sum(keep)
+        holes = [i for i in range(count) if not keep[i]]
+        movers = [i for i in range(count, len(keep)) if keep[i]]
+        for hole, mover in zip(holes, movers, strict=True):
+            self.cache.move(mover, hole, self.running[mover].position)
+            self.running[hole] = self.running[mover]
+        del self.running[count:]
+
+    def _report(self, finished: list[Sequence]) -> None:
+        for job in {id(s.job): s.job for s in finished}.values():
+            if all(s.stop_reason is not None for s in job.sequences) and not job.cancelled:
+                job.done(job, None)
+
+
+def padded(rows: int) -> int:
+    """Rows of a decode batch, rounded up so that the matrix kernels treat every row alike."""
+    return -(-rows // ROW_STEP) * ROW_STEP
+
+
+def choose(table: Tensor, params: list[SampleParams], streams: list[UniformStream]) -> Tensor:
+    """Tokens [rows] from log-probabilities [rows, vocabulary].
+
+    Temperature 0 takes the largest. Otherwise the inverse of the cumulative distribution at the row's uniform, which
+    moves only if the uniform lies within rounding of a boundary.
+    """
+    if all(p.temperature == 0 for p in params):
+        return table.argmax(dim=-1)
+    uniforms = torch.tensor(
+        [0.0 if p.temperature == 0 else s.draw() for p, s in zip(params, streams, strict=True)],
+        device=table.device,
+        dtype=torch.float64,
+    )
+    scores = table
+    if any(p.temperature not in (0, 1) for p in params):
+        heat = torch.tensor([p.temperature or 1.0 for p in params], device=table.device, dtype=table.dtype)
+        scores = torch.log_softmax(table / heat.unsqueeze(1), dim=-1)
+    if any(0 < p.top_k < table.shape[1] or p.top_p < 1 for p in params):
+        scores = restrict(scores, params)
+    cumulative = scores.exp().double().cumsum(dim=-1)
+    wanted = (uniforms * cumulative[:, -1]).unsqueeze(1)
+    chosen = torch.searchsorted(cumulative, wanted, right=True).squeeze(1).clamp_(max=table.shape[1] - 1)
+    if any(p.temperature == 0 for p in params):
+        greedy = torch.tensor([p.temperature == 0 for p in params], device=table.device)
+        chosen = torch.where(greedy, table.argmax(dim=-1), chosen)
+    return chosen
+
+
+def restrict(scores: Tensor, params: list[SampleParams]) -> Tensor:
+    """Keep each row's top_k tokens, then the smallest set of them whose probability reaches top_p."""
+    ordered, indices = scores.sort(dim=-1, descending=True, stable=True)
+    vocabulary = scores.shape[1]
+    ranks = torch.arange(vocabulary, device=scores.device).unsqueeze(0)
+    k = torch.tensor([p.top_k if 0 < p.top_k < vocabulary else vocabulary for p in params], device=scores.device)
+    ordered = ordered.masked_fill(ranks >= k.unsqueeze(1), float("-inf"))
+    mass = torch.softmax(ordered, dim=-1)
+    before = mass.cumsum(dim=-1) - mass
+    p = torch.tensor([q.top_p for q in params], device=scores.device).unsqueeze(1)
+    ordered = ordered.masked_fill((before >= p) & (ranks > 0), float("-inf"))
+    return torch.empty_like(scores).scatter_(1, indices, ordered)
