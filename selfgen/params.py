@@ -69,6 +69,7 @@ class CuratedParams(_Model):
     sha256: Sha256Pins = Sha256Pins()
     n_train: Positive | None = None
     n_test: Positive | None = None
+    n_transfer: Count = 0
     seed: int | None = None
 
 

@@ -32,23 +32,32 @@ def main(arm: str) -> None:
     if arm != "base":
         digest = read_json(trained / "checkpoint.json")["digest"]
         checkpoint = read_json(trained / "location.json")["sampler_path"]
-    with open_service(params, [params.model.name]) as service, Progress(f"eval {arm}", len(items)) as bar:
+    total = sum(map(len, sets.values()))
+    with open_service(params, [params.model.name]) as service, Progress(f"eval {arm}", total) as bar:
         sampler = service.sampler(params.model.name, params.model.tokenizer, checkpoint, digest)
+        found = renderer(params.model.renderer, params.model.tokenizer)
 
-        def watched() -> Iterator[EvalRow]:
-            found = renderer(params.model.renderer, params.model.tokenizer)
+        def watched(items: list[CuratedRow]) -> Iterator[EvalRow]:
             for row in evaluate(items, sampler, arm=arm, renderer=found, params=params.eval):
                 bar.update(tokens=row.n_tokens)
                 yield row
 
-        write_jsonl(out / "rows.jsonl", watched())
-        write_json(f"metrics/eval/{arm}.json", summary(read_jsonl(out / "rows.jsonl", EvalRow)))
+        measured = {}
+        for name, items in sets.items():
+            write_jsonl(out / f"{name}.jsonl", watched(items))
+            if items:
+                measured[name] = summary(read_jsonl(out / f"{name}.jsonl", EvalRow))
+        write_json(f"metrics/eval/{arm}.json", {**measured.pop("rows"), **measured})
         write_json(out / "timing.json", {"seconds": time.monotonic() - began, **service.usage.tokens()})
         manifest.write(
             out / "manifest.json",
             stage=f"eval@{arm}",
-            inputs=[DATA / "curated/test.jsonl", *([trained / "checkpoint.json"] if digest else [])],
-            outputs=[out / "rows.jsonl"],
+            inputs=[
+                DATA / "curated/test.jsonl",
+                DATA / "curated/transfer.jsonl",
+                *([trained / "checkpoint.json"] if digest else []),
+            ],
+            outputs=[out / "rows.jsonl", out / "transfer.jsonl"],
             params=params.section("eval", "model"),
             service=service.describe(),
             tokens=service.usage.tokens(),

@@ -1,0 +1,129 @@
+"""The code a stage runs: found in full, and blind to comments."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from selfgen.closure import closure, code_hash, data_files
+from selfgen.errors import DataError
+
+
+def project(tmp_path: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = tmp_path / name.replace("__", "/").replace("/init", "/__init__")
+        path = path.with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [path.as_posix() for path in paths]
+
+
+def test_imports_are_followed_at_any_depth_and_inside_functions(tmp_path: Path) -> None:
+    root = project(
+        tmp_path,
+        stages__run="from selfgen.a import work\n",
+        selfgen__init="",
+        selfgen__a="def work():\n    from selfgen.sub import deep\n    from . import c\n",
+        selfgen__sub__init="",
+        selfgen__sub__deep="import selfgen.b\n",
+        selfgen__b="import os\n",
+        selfgen__c="",
+        selfgen__unused="",
+    )
+    assert names(closure("stages/run.py", root)) == [
+        "selfgen/__init__.py",
+        "selfgen/a.py",
+        "selfgen/b.py",
+        "selfgen/c.py",
+        "selfgen/sub/__init__.py",
+        "selfgen/sub/deep.py",
+        "stages/run.py",
+    ]
+
+
+def test_comments_docstrings_and_layout_change_no_hash_and_code_does(tmp_path: Path) -> None:
+    path = tmp_path / "m.py"
+    path.write_text('"""Doc."""\n\n\ndef f(x):\n    """Doc."""\n    return x + 1\n')
+    first = code_hash(path)
+    path.write_text("# why\ndef f( x ):\n    # here\n    return (x+1)\n")
+    assert code_hash(path) == first
+    path.write_text("def f(x):\n    return x + 2\n")
+    assert code_hash(path) != first
+
+
+def test_a_file_that_is_not_python_is_one_clear_error(tmp_path: Path) -> None:
+    root = project(tmp_path, stages__run="import selfgen.a\n", selfgen__init="", selfgen__a="def (\n")
+    with pytest.raises(DataError, match=r"selfgen/a\.py:1: not Python"):
+        closure("stages/run.py", root)
+
+
+def test_data_that_ships_beside_a_module_counts_and_another_packages_does_not(tmp_path: Path) -> None:
+    root = project(tmp_path, stages__run="", selfgen__init="", selfgen__one__init="", selfgen__two__init="")
+    (root / "selfgen/one/table.json").write_text("1")
+    (root / "selfgen/two/table.json").write_text("2")
+    (root / "selfgen/schemas").mkdir()
+    (root / "selfgen/schemas/s.json").write_text("3")
+    found = data_files([Path("selfgen/__init__.py"), Path("selfgen/one/__init__.py")], root)
+    assert names(found) == ["selfgen/one/table.json", "selfgen/schemas/s.json"]
+
+
+def stage_scripts(root: Path) -> list[str]:
+    return sorted(path.stem for path in (root / "stages").glob("*.py"))
+
+
+def test_every_stage_depends_on_the_hash_of_its_own_code(root: Path) -> None:
+    graph = yaml.safe_load((root / "dvc.yaml").read_text())["stages"]
+    written = set(graph["code"]["outs"])
+    used = set()
+    for name, stage in graph.items():
+        body = stage.get("do", stage)
+        script = Path(body["cmd"].split()[1])
+        assert (root / script).is_file(), name
+        used.add(script.stem)
+        if name != "code":
+            assert f"data/code/{script.stem}.json" in body["deps"], name
+            assert f"data/code/{script.stem}.json" in written, name
+    assert used == set(stage_scripts(root))
+
+
+def test_no_module_that_python_really_loads_is_missing_from_the_closure(root: Path) -> None:
+    """Every import that happens while the package's modules load is one that the closure of its importer lists."""
+    program = (
+        "import builtins, importlib, json, pkgutil, sys\n"
+        "edges, real = set(), builtins.__import__\n"
+        "def spy(name, globals=None, locals=None, fromlist=(), level=0):\n"
+        "    before = set(sys.modules)\n"
+        "    found = real(name, globals, locals, fromlist, level)\n"
+        "    importer = (globals or {}).get('__name__', '')\n"
+        "    if importer.startswith('selfgen'):\n"
+        "        edges.update((importer, m) for m in set(sys.modules) - before if m.startswith('selfgen'))\n"
+        "    return found\n"
+        "builtins.__import__ = spy\n"
+        "import selfgen\n"
+        "for m in pkgutil.walk_packages(selfgen.__path__, 'selfgen.'):\n"
+        "    if not m.name.endswith('__main__'): importlib.import_module(m.name)\n"
+        "print(json.dumps(sorted(edges)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
+    edges = json.loads(done.stdout.splitlines()[-1])
+    assert len(edges) > 20
+    for importer, imported in edges:
+        base = root.joinpath(*importer.split("."))
+        script = base.with_suffix(".py") if base.with_suffix(".py").is_file() else base / "__init__.py"
+        listed = {path.with_suffix("").as_posix().removesuffix("/__init__") for path in closure(script, root)}
+        assert imported.replace(".", "/") in listed, f"{importer} loads {imported}, which its closure does not list"
+
+
+def test_the_report_is_in_no_other_stages_closure(root: Path) -> None:
+    for stage in stage_scripts(root):
+        listed = names(closure(f"stages/{stage}.py", root))
+        assert stage == "report" or not [path for path in listed if path.startswith("selfgen/report/")], stage
