@@ -232,6 +232,7 @@ def _statements(source: str) -> list[_Statement] | None:
         if not words:
             return
         names = [t.string for t in words if t.type == tokenize.NAME]
+        inside = frozenset(name for t in words if t.type == tokenize.STRING for name in _names_in_f_string(t.string))
         word = words[0].string
         binds = {a.string for a, b in itertools.pairwise(words) if a.type == tokenize.NAME and b.string == "="}
         if word in ("def", "class", "async") and len(names) > 1:
@@ -240,7 +241,7 @@ def _statements(source: str) -> list[_Statement] | None:
             binds |= set(names[1 : names.index("in")] if "in" in names else names[1:2])
         elif word in ("import", "from"):
             binds = set(names[names.index("import") + 1 :]) if "import" in names else set()
-        joined = _Statement(words[0].start[0], words[-1].end[0], word, frozenset(names), frozenset(binds))
+        joined = _Statement(words[0].start[0], words[-1].end[0], word, inside.union(names), frozenset(binds))
         if found and (word in _CLAUSES or found[-1].word == "@"):
             before = found.pop()
             joined = _Statement(
@@ -265,6 +266,13 @@ def _statements(source: str) -> list[_Statement] | None:
         return None
     flush()
     return found
+
+
+def _names_in_f_string(literal: str) -> list[str]:
+    """Before Python 3.12 the tokenizer gives an f-string as one token."""
+    if "f" not in literal.partition(literal[-1])[0].lower():
+        return []
+    return [name for field in re.findall(r"\{([^{}]*)", literal) for name in re.findall(r"[A-Za-z_]\w*", field)]
 
 
 _DEMONSTRATES: Final = frozenset({"solve", "print", "input", "__name__"})

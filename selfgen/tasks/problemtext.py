@@ -213,6 +213,9 @@ def _trim(lines: list[str]) -> list[str]:
     return lines
 
 
+_ITEM: Final = re.compile(r"^(?:[-•*]|\d{1,2}[.)])\s")
+
+
 def _join(lines: tuple[str, ...]) -> str:
     """One text: Markdown emphasis removed, wrapped lines joined, paragraphs and list items kept on lines of their own."""
     out: list[str] = []
@@ -222,7 +225,7 @@ def _join(lines: tuple[str, ...]) -> str:
         line = " ".join(re.sub(r"\*\*|__", "", line).split())
         if not line:
             blank = True
-        elif blank or re.match(r"^(?:[-•*]|\d{1,2}[.)])\s", line) or (out and out[-1].endswith(":")):
+        elif blank or _ITEM.match(line) or out[-1].endswith(":") or (_ITEM.match(out[-1]) and not line[0].islower()):
             out.append(line)
             blank = False
         else:
