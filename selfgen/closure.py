@@ -18,7 +18,7 @@ from selfgen.errors import DataError
 
 PACKAGE = "selfgen"
 # What an embedded server runs; it is a subprocess, which no import statement names.
-SERVER = "selfgen/embedded/__main__.py"
+SERVER = "selfgen/embedded/child.py"
 _NOT_CODE = {".py", ".pyc", ".md"}
 
 

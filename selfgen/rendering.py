@@ -47,9 +47,12 @@ def renderer(name: str, tokenizer_or_name: Any) -> Any:
         raise ParamsError(f"model.renderer {name!r}: {' '.join(str(error).split())[:120]}; edit params") from None
 
 
-def prompt_tokens(renderer: Any, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
-    """Token ids of the generation prompt for `messages` ({role, content}), ending where the model's turn begins."""
-    return tuple(renderer.build_generation_prompt([dict(m) for m in messages]).to_ints())
+def prompt_tokens(renderer: Any, messages: Sequence[Mapping[str, str]], prefill: str = "") -> tuple[int, ...]:
+    """Token ids of the generation prompt for `messages` ({role, content}), ending where the model's turn begins.
+
+    `prefill` is text that the model's turn begins with; the model goes on after it.
+    """
+    return tuple(renderer.build_generation_prompt([dict(m) for m in messages], prefill=prefill or None).to_ints())
 
 
 def stop(renderer: Any) -> tuple[int, ...] | tuple[str, ...]:
@@ -64,4 +67,6 @@ def register_tokenizer(model: str, tokenizer_name: str) -> None:
     """
     from tinker_cookbook import tokenizer_utils
 
-    tokenizer_utils.register_tokenizer(model, lambda: tokenizer(tokenizer_name))
+    # Loaded before it is registered: a folder is its own tokenizer's name, and would look itself up without end.
+    loaded = tokenizer(tokenizer_name)
+    tokenizer_utils.register_tokenizer(model, lambda: loaded)

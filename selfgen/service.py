@@ -170,8 +170,14 @@ class Service:
         self.capabilities = self._capabilities()
 
     def _capabilities(self) -> list[str]:
+        import tinker
+
         try:
-            models = self.client.get_server_capabilities().supported_models
+            if hasattr(tinker, "RestClient"):
+                client = tinker.RestClient(base_url=self.base_url, api_key=self.api_key)
+                models = client.get_server_capabilities().result().supported_models
+            else:  # SDKs before RestClient
+                models = self.client.get_server_capabilities().supported_models
         except Exception as error:
             raise as_service_error(error, self.base_url) from None
         return sorted(m.model_name for m in models if m.model_name)

@@ -86,7 +86,8 @@ def test_every_stage_depends_on_the_hash_of_its_own_code(root: Path) -> None:
     used = set()
     for name, stage in graph.items():
         body = stage.get("do", stage)
-        script = Path(body["cmd"].split()[1])
+        module = body["cmd"].split()[2]
+        script = Path(module.replace(".", "/") + ".py")
         assert (root / script).is_file(), name
         used.add(script.stem)
         if name != "code":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,11 +12,7 @@ from selfgen.tasks.label import Labelled
 if TYPE_CHECKING:
     from selfgen.params import GenerateParams, SolveParams
     from selfgen.service import Sampler
-
-
-def candidate_seed(seed: int, index: int) -> int:
-    """The sampling seed of candidate `index`: its own, so that more candidates leave the earlier ones as they are."""
-    return int.from_bytes(hashlib.sha256(f"candidate:{seed}:{index}".encode()).digest()[:4], "big") >> 1
+    from selfgen.tasks.propose import Proposal
 
 
 def propose(
@@ -25,31 +21,30 @@ def propose(
     """Candidates `start` onward in generation order, `params.n_candidates` of them unless `count` says otherwise."""
     from selfgen.rendering import prompt_tokens, stop
     from selfgen.service import SampleRequest
-    from selfgen.tasks.propose import proposal
+    from selfgen.tasks.propose import proposals
 
-    indices = range(start, start + (params.n_candidates if count is None else count))
+    n = params.n_candidates if count is None else count
     stops = stop(renderer)
-    prefills: list[str] = []
+    asked: deque[Proposal] = deque()
 
     def requests() -> Iterator[SampleRequest]:
-        for index in indices:
-            asked = proposal(params, index)
-            prefills.append(asked.prefill)
+        for proposal in proposals(params.instruction, params.style, params.seed, n, start):
+            asked.append(proposal)
             yield SampleRequest(
-                prompt=prompt_tokens(renderer, asked.messages, asked.prefill),
+                prompt=prompt_tokens(renderer, proposal.messages, proposal.prefill),
                 n=1,
                 max_tokens=params.max_tokens,
                 temperature=params.temperature,
-                seed=candidate_seed(params.seed, index),
+                seed=proposal.seed,
                 stop=stops,
             )
 
-    for position, completions in enumerate(sampler.sample_stream(requests())):
-        found, index = completions[0], indices[position]
+    for completions in sampler.sample_stream(requests()):
+        found, proposal = completions[0], asked.popleft()
         yield Candidate(
-            id=f"cand-{index:06d}",
-            index=index,
-            text=prefills[position] + found.text,
+            id=f"cand-{proposal.index:06d}",
+            index=proposal.index,
+            text=proposal.prefill + found.text,
             n_tokens=found.n_tokens,
             stop_reason=found.stop_reason,
         )
