@@ -7,7 +7,7 @@ type is ours because none of the published ones fits: SLSA Provenance wants a bu
 
 Two files come out of one `write`. `manifest.json` is a function of content alone, so that DVC may hash it
 and equal runs give equal bytes. `provenance.json`, beside it, holds what may differ between equal runs: git
-commit and dirty flag, times, token counts, the service's hashed address. No data stage depends on it.
+commit and dirty flag, times, token counts, a server's process and port. No data stage depends on it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PACKAGES = (
     "transformers",
 )
 # What a service says of itself that may differ between equal runs.
-VOLATILE_SERVICE_FIELDS = frozenset({"base_url_sha256", "host_sha256", "session_id", "pid", "port", "started"})
+VOLATILE_SERVICE_FIELDS = frozenset({"session_id", "pid", "port", "started"})
 
 # Time zero of a stage script: the package is imported before any work is done.
 _IMPORTED = time.time()

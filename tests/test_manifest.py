@@ -13,10 +13,10 @@ from selfgen import manifest
 from selfgen.errors import DataError
 from selfgen.records import read_json, write_json
 
-SERVICE = {"kind": "embedded", "models": ["selfgen/policy"], "base_url_sha256": "ab" * 32}
+SERVICE = {"kind": "embedded", "models": ["selfgen/policy"], "base_url_sha256": None, "pid": 7}
 
 
-@pytest.fixture()
+@pytest.fixture
 def project(tmp_path: Path) -> Path:
     (tmp_path / "data/filter").mkdir(parents=True)
     (tmp_path / "data/filter/tasks.jsonl").write_text('{"a":1}\n{"a":2}\n')
@@ -54,11 +54,11 @@ def test_manifest_is_an_in_toto_statement_with_hashes_and_rows(project: Path) ->
 def test_equal_content_gives_equal_bytes_whatever_is_volatile(project: Path) -> None:
     write(project, started=1.0, tokens={"sampled": 1})
     first = (project / "data/filter/manifest.json").read_bytes()
-    write(project, started=2.0, tokens={"sampled": 9}, service=SERVICE | {"base_url_sha256": "cd" * 32})
+    write(project, started=2.0, tokens={"sampled": 9}, service=SERVICE | {"pid": 8})
     assert (project / "data/filter/manifest.json").read_bytes() == first
     provenance = read_json(project / "data/filter/provenance.json")
     assert provenance["tokens"] == {"sampled": 9}
-    assert provenance["service"]["base_url_sha256"] == "cd" * 32
+    assert provenance["service"] == {"pid": 8}
     assert provenance["manifest_sha256"] == manifest.sha256_file(project / "data/filter/manifest.json")
     assert str(project) not in first.decode()
 

@@ -10,7 +10,6 @@ The random-reward control replaces the reward by a coin and keeps everything els
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +33,7 @@ from tinker_cookbook.rl.types import (
 
 from selfgen import rendering
 from selfgen.evaluation.grading import equal, extract
+from selfgen.training.coin import coin
 from selfgen.training.subset import Problem
 
 
@@ -91,12 +91,6 @@ class CoinGroupBuilder(ProblemGroupBuilder):
             (float(coin(self.rate, self.seed, self.step, self.group, rank[i])), {})
             for i in range(len(trajectory_group))
         ]
-
-
-def coin(rate: float, seed: int, step: int, group: int, sample: int) -> bool:
-    """A coin that shows True with probability `rate`, fixed by its four numbers (sha256 as the source of bits)."""
-    digest = hashlib.sha256(f"selfgen coin {seed} {step} {group} {sample}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") < rate * 2**64
 
 
 class ProblemDataset(RLDataset):

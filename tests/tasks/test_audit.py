@@ -111,7 +111,7 @@ def test_rendered_requests_carry_no_secret_either() -> None:
 
     canary = [dataclasses.replace(task(i), label=987654321, code="CANARY") for i in range(10)]
     solve = audit.service_solver(Sampler(), Renderer(), params(votes=3, retries=1))
-    rows, verdict = run(solve, tasks=canary, params=params(votes=3, retries=1))
+    _, verdict = run(solve, tasks=canary, params=params(votes=3, retries=1))
     wire = "".join(chr(token) for request in sent for token in request.prompt)
     assert "987654321" not in wire
     assert "CANARY" not in wire
@@ -184,7 +184,7 @@ def test_a_box_in_a_cut_off_solution_does_not_count() -> None:
 @pytest.mark.parametrize("spelling", ["1,000", "1000", "1000.0", "\\$1{,}000"])
 def test_spellings_of_the_label_agree(spelling: str) -> None:
     tasks = [task(i, label=1000) for i in range(10)]
-    rows, verdict = run(lambda conversations, attempt: [[boxed(spelling)] for _ in conversations], tasks=tasks)
+    _, verdict = run(lambda conversations, attempt: [[boxed(spelling)] for _ in conversations], tasks=tasks)
     assert verdict["agree"] == 10
 
 

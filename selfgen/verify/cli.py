@@ -1,0 +1,29 @@
+"""The command `selfgen verify`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from selfgen.verify import claims
+from selfgen.verify.revision import checkout
+from selfgen.verify.run import Run
+
+
+@click.command("verify")
+@click.option("--rev", help="Verify a git revision's artifacts (from git, the DVC cache or remote), not the workspace.")
+@click.option("--root", default=".", type=click.Path(file_okay=False, path_type=Path), help="The project's folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def verify(rev: str | None, root: Path, as_json: bool) -> None:
+    """Recompute every published claim from the artifacts alone: no service, no key. Exit 1 when one fails."""
+    with checkout(root, rev) as folder:
+        found = list(claims.check(Run(folder)))
+    if as_json:
+        click.echo(json.dumps(claims.to_json(found), indent=2, ensure_ascii=False))
+    else:
+        click.echo(claims.table(found))
+    if claims.failed(found):
+        sys.exit(1)

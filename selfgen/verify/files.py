@@ -1,0 +1,175 @@
+"""Claims about the files themselves: complete, unchanged since dvc.lock, well-formed, and named right by manifests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from selfgen import closure, manifest
+from selfgen.records import AuditRow, Candidate, CuratedRow, EvalRow, Rejection, Rollout, Task, read_json, read_jsonl
+from selfgen.training.subset import Problem
+from selfgen.verify.run import MISSING, NotHere, Run, broken, expect
+
+# Rows of each artifact; an arm's name may stand for the star.
+KINDS: dict[str, type] = {
+    "data/curated/train.jsonl": CuratedRow,
+    "data/curated/test.jsonl": CuratedRow,
+    "data/generate/candidates.jsonl": Candidate,
+    "data/filter/tasks.jsonl": Task,
+    "data/filter/rejected.jsonl": Rejection,
+    "data/audit/rows.jsonl": AuditRow,
+    "data/subset/*.jsonl": Problem,
+    "data/pilot/*/rollouts.jsonl": Rollout,
+    "data/train/*/rollouts.jsonl": Rollout,
+    "data/eval/*/rows.jsonl": EvalRow,
+}
+
+
+def complete(run: Run) -> str:
+    """Every artifact that dvc.lock records is here."""
+    missing = [name for name in run.locked_outs if not (run.root / name).exists()]
+    if missing:
+        raise broken(f"{missing[0]} is missing ({len(missing)} of {len(run.locked_outs)}); run `dvc pull`")
+    return f"{len(run.locked_outs)} artifacts of {len(run.lock)} stages"
+
+
+def hashes(run: Run) -> str:
+    """Every artifact has the size and hash that dvc.lock records."""
+    present = [(name, out) for name, out in run.locked_outs.items() if (run.root / name).exists()]
+    for name, out in present:
+        found = md5(run.root / name)
+        if found != out.get("md5"):
+            raise broken(f"{name} has md5 {found[:12]}, dvc.lock records {str(out.get('md5'))[:12]}")
+    return f"{len(present)} artifacts"
+
+
+def chain(run: Run) -> str:
+    """Every stage read exactly what the stages before it wrote."""
+    checked = 0
+    for stage, entry in run.lock.items():
+        for dep in entry.get("deps", []):
+            name, recorded = dep["path"], dep.get("md5")
+            out = run.locked_outs.get(name)
+            if out is not None:
+                checked += 1
+                if out.get("md5") != recorded:
+                    raise broken(f"stage {stage} read {name} with md5 {str(recorded)[:12]}, its writer left another")
+            elif (run.root / name).exists() and name.startswith("data/"):
+                # A whole folder, or a git-tracked file of rulings: compared with what stands here.
+                checked += 1
+                found = md5(run.root / name)
+                if found != recorded:
+                    raise broken(f"stage {stage} read {name} with md5 {str(recorded)[:12]}, here it has {found[:12]}")
+    return f"{checked} inputs"
+
+
+def code(run: Run) -> str:
+    """The code in this checkout is the code that made the artifacts, stage by stage."""
+    files = sorted(run.root.glob("data/code/*.json"))
+    if not files:
+        raise NotHere("no data/code: the stage `code` has not run")
+    for path in files:
+        script = Path("stages") / f"{path.stem}.py"
+        if not (run.root / script).exists():
+            raise NotHere(f"{script} is not here: these are artifacts without their checkout")
+        recorded = read_json(path)
+        wanted = [closure.describe(script, server=server, root=run.root) for server in (False, True)]
+        if recorded not in wanted:
+            raise broken(f"stage {path.stem} ran other code than stands here; run `dvc repro`, or check out its commit")
+    return f"{len(files)} stages"
+
+
+def params(run: Run) -> str:
+    """Every stage ran with the values that params.yaml states now."""
+    checked = 0
+    run.params  # noqa: B018 -- an invalid params.yaml is reported as such, before any value is compared
+    for stage, entry in run.lock.items():
+        for key, recorded in entry.get("params", {}).get("params.yaml", {}).items():
+            checked += 1
+            expect(_lookup(run.raw_params, key), recorded, f"params.yaml {key} (stage {stage})")
+    return f"{checked} values"
+
+
+def rows(run: Run) -> str:
+    """Every row parses as its record, with no field missing, unknown or of the wrong type."""
+    files = count = 0
+    for pattern, kind in KINDS.items():
+        for path in sorted(run.root.glob(pattern)):
+            files += 1
+            count += sum(1 for _ in read_jsonl(path, kind))
+    if not files:
+        raise NotHere("no artifacts; run `dvc pull` or `dvc repro`")
+    return f"{count} rows in {files} files"
+
+
+def manifests(run: Run) -> str:
+    """Every manifest is valid, and its hashes, row counts and params are those of the files and of params.yaml."""
+    found = sorted(path for path in run.root.glob("data/**/manifest.json"))
+    if not found:
+        raise NotHere("no manifests; run `dvc pull` or `dvc repro`")
+    described = 0
+    for path in found:
+        name = path.relative_to(run.root).as_posix()
+        statement = manifest.read(path)
+        predicate = statement["predicate"]
+        expect(predicate["stage"], _stage_of(path, run.root), f"{name}: stage")
+        for entry in [*statement["subject"], *predicate["inputs"]]:
+            described += 1
+            if not (run.root / entry["name"]).exists():
+                raise broken(f"{name} describes {entry['name']}, which is missing; run `dvc pull`")
+            expect(entry, manifest.resource(entry["name"], run.root), f"{name}: {entry['name']}")
+        expect(predicate["params"], run.params.section(*predicate["params"]), f"{name}: params")
+    return f"{len(found)} manifests, {described} files described"
+
+
+def provenance(run: Run) -> str:
+    """Every provenance file belongs to the manifest beside it, and says which commit made it."""
+    files = sorted(run.root.glob("data/**/provenance.json"))
+    if not files:
+        raise NotHere("no provenance files: they are volatile and may be left out of a publication")
+    commits, dirty = set(), 0
+    for path in files:
+        name = path.relative_to(run.root).as_posix()
+        said = run.json(name)
+        expect(said.get("manifest_sha256"), manifest.sha256_file(path.with_name("manifest.json")), f"{name}: manifest")
+        git = said.get("git") or {}
+        commits.add(str(git.get("commit"))[:12])
+        dirty += git.get("dirty") is True
+    changed = f", {dirty} of {len(files)} with uncommitted changes" if dirty else ""
+    return f"made at {', '.join(sorted(commits))}{changed}"
+
+
+def md5(path: str | Path) -> str:
+    """DVC's hash of a file (md5 of its bytes) or folder (md5 of its sorted listing, with the suffix `.dir`)."""
+    path = Path(path)
+    if not path.is_dir():
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "md5").hexdigest()
+    entries = sorted(_entries(path), key=lambda entry: entry["relpath"])
+    return hashlib.md5(json.dumps(entries, sort_keys=True).encode(), usedforsecurity=False).hexdigest() + ".dir"
+
+
+def _entries(folder: Path) -> Iterator[dict[str, str]]:
+    for path in folder.rglob("*"):
+        relative = path.relative_to(folder)
+        # What .dvcignore leaves out.
+        if path.is_file() and "__pycache__" not in relative.parts and path.suffix != ".pyc":
+            yield {"md5": md5(path), "relpath": relative.as_posix()}
+
+
+def _stage_of(path: Path, root: Path) -> str:
+    """data/filter/manifest.json belongs to `filter`, data/train/rl_gsm8k/manifest.json to `train@rl_gsm8k`."""
+    parts = path.parent.relative_to(root / "data").parts
+    return "@".join(parts)
+
+
+def _lookup(values: Any, key: str) -> Any:
+    """A dotted key of params.yaml, or MISSING."""
+    for part in key.split("."):
+        if not isinstance(values, dict) or part not in values:
+            return MISSING
+        values = values[part]
+    return values
