@@ -16,13 +16,13 @@ import asyncio
 import fcntl
 import hashlib
 import logging
-import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +107,7 @@ def train_arm(
         if wrong:
             raise GateError(f"arm {arm}: {wrong[0]} (and {len(wrong) - 1} more); the stock loop and params disagree")
         final = _final_checkpoint(log_dir, total)
-        digest = export_adapter(service, final["sampler_path"], adapter)
+        digest = export_adapter(service, final["state_path"], final["sampler_path"], adapter)
         trained = Trained(
             arm=arm,
             digest=digest,
@@ -239,15 +239,17 @@ def _run_stock_loop(config: Any, arm: str) -> None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """The loop prints every metric table and progress bar; keep its log file and the console for warnings."""
+    from tinker_cookbook.rl import train
+
     root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
-    before = os.environ.get("TQDM_DISABLE")
-    os.environ["TQDM_DISABLE"] = "1"
+    level, handlers, bar = root.level, root.handlers[:], train.tqdm
+    train.tqdm = partial(bar, disable=True)  # type: ignore[misc, assignment]
     logging.disable(logging.INFO)
     try:
         yield
     finally:
         logging.disable(logging.NOTSET)
+        train.tqdm = bar  # type: ignore[misc]
         for handler in root.handlers[:]:
             if handler not in handlers:
                 root.removeHandler(handler)
@@ -255,10 +257,6 @@ def _quiet() -> Iterator[None]:
         for handler in handlers:
             root.addHandler(handler)
         root.setLevel(level)
-        if before is None:
-            del os.environ["TQDM_DISABLE"]
-        else:
-            os.environ["TQDM_DISABLE"] = before
 
 
 def _run_name(

@@ -10,6 +10,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,10 @@ from selfgen.errors import DataError, ServiceError
 
 if TYPE_CHECKING:
     from selfgen.service import Service
+
+
+_EXPORT_SECONDS = 3600
+"""How long the service keeps an export: the shortest time it accepts."""
 
 
 def tensors(path: Path) -> Iterator[tuple[str, str, list[int], bytes]]:
@@ -60,30 +65,40 @@ def adapter_digest(folder: Path) -> str:
     return state.hexdigest()
 
 
-def export_adapter(service: Service, sampler_path: str, folder: Path) -> str:
-    """Fetch the adapter behind a sampler checkpoint into `folder` (replaced whole); returns its digest.
+def export_adapter(service: Service, state_path: str, sampler_path: str, folder: Path) -> str:
+    """Fetch a checkpoint's adapter into `folder` (replaced whole) in PEFT format; returns its digest.
+
+    Current services write weights out on request (`save_weights_external`), which takes a training client made from
+    the saved state; SDKs before 0.36 fetch the sampler checkpoint's archive instead.
 
     Raises:
         ServiceError: the service does not hand out the weights.
     """
+    import tinker
     from tinker_cookbook import weights
     from tinker_cookbook.exceptions import WeightsDownloadError
 
     folder.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        try:
-            weights.download(tinker_path=sampler_path, output_dir=str(staging), base_url=service.base_url)
-        except WeightsDownloadError as error:
-            raise ServiceError(
-                f"{sampler_path}: the service does not hand out the weights ({str(error)[:160]}); run the stage again"
-            ) from None
+        path = sampler_path
+        if hasattr(tinker.TrainingClient, "save_weights_external"):
+            client = service.client.create_training_client_from_state(state_path).result()
+            path = client.save_weights_external("export", ttl_seconds=_EXPORT_SECONDS).result().path
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            weights.download(tinker_path=path, output_dir=str(staging), base_url=service.base_url)
         if not (staging / "adapter_model.safetensors").is_file():
-            raise ServiceError(f"{sampler_path}: the archive holds no adapter_model.safetensors; check the service")
+            raise ServiceError(f"{path}: the export holds no adapter_model.safetensors; check the service")
         digest = adapter_digest(staging)
         shutil.rmtree(folder, ignore_errors=True)
         staging.chmod(0o755)
         staging.replace(folder)
         return digest
+    except (tinker.TinkerError, WeightsDownloadError) as error:
+        raise ServiceError(
+            f"{state_path}: the service does not hand out the weights ({' '.join(str(error).split())[:160]}); "
+            "run the stage again"
+        ) from None
     finally:
         shutil.rmtree(staging, ignore_errors=True)

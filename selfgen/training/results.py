@@ -31,6 +31,9 @@ CURVE = {
 }
 """Step metrics kept, by the loop's own keys. All are functions of samples and weights; times go elsewhere."""
 
+TIMES = ("time/total", "time/sampling", "time/train_step", "time/save_checkpoint")
+"""Seconds kept of each step: all of it, its rollouts, its gradient and update, its checkpoint."""
+
 _DIGITS = 6
 
 
@@ -53,17 +56,13 @@ def curve(log_dir: Path, steps: int) -> list[dict[str, float | int]]:
     rows = [row for row in metric_rows(log_dir) if row["step"] < steps]
     _complete([row["step"] for row in rows], steps, log_dir)
     return [
-        {"step": row["step"], **{name: round(float(row[key]), _DIGITS) for name, key in CURVE.items() if key in row}}
-        for row in rows
+        {"step": row["step"], **{name: _rounded(row[key]) for name, key in CURVE.items() if key in row}} for row in rows
     ]
 
 
 def step_seconds(log_dir: Path) -> list[dict[str, float]]:
     """Volatile: seconds of each step and of its parts, as the loop timed them."""
-    return [
-        {"step": row["step"], **{key: value for key, value in row.items() if key.startswith("time/")}}
-        for row in metric_rows(log_dir)
-    ]
+    return [{"step": row["step"], **{key: row[key] for key in TIMES if key in row}} for row in metric_rows(log_dir)]
 
 
 def rollouts(log_dir: Path, steps: int) -> list[Rollout]:
@@ -126,11 +125,16 @@ def _rollout(row: dict[str, Any], step: int, group: int, path: Path) -> Rollout:
         group=group,
         sample=row["traj_idx"],
         problem_id=str(ids.pop()),
-        reward=round(float(row["total_reward"]), _DIGITS),
+        reward=_rounded(row["total_reward"]),
         correct=float(turns[-1]["metrics"]["correct"]),
         format=float(turns[-1]["metrics"]["format"]),
         n_tokens=sum(turn["ac_len"] for turn in turns),
     )
+
+
+def _rounded(value: float) -> float:
+    """Six digits, and no negative zero."""
+    return round(float(value), _DIGITS) + 0.0
 
 
 def _content(row: Rollout) -> tuple[int, float, float, float]:
