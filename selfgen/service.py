@@ -205,9 +205,9 @@ class Service:
             identity += f":{digest or checkpoint}"
 
         def open_client() -> Any:
-            if checkpoint is not None:
-                return self.client.create_sampling_client(model_path=checkpoint)
-            return self.client.create_sampling_client(base_model=model)
+            named = {"base_model": model} if checkpoint is None else {"model_path": checkpoint}
+            opened: Any = self.client.create_sampling_client(**named)
+            return opened.result() if hasattr(opened, "result") else opened  # older SDKs answer at once
 
         name = model if checkpoint is None else f"{model}+{(digest or checkpoint)[:12]}"
         return Sampler(self, identity, load_tokenizer(tokenizer), open_client, name)
