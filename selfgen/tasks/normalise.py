@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from selfgen.tasks.numberwords import fold, mentions
 
-_APOSTROPHES = re.compile("['\u2064]")
+_APOSTROPHES = re.compile("['\ue000]")
 _WORDS = re.compile(r"[^\W_]+(?:[./][0-9]+)?")
 _CAPITALISED = re.compile(r"[^\W\d_]+")
 _PRONOUNS = frozenset({"he", "she", "him", "her", "his", "hers", "himself", "herself"})

@@ -1,7 +1,7 @@
 """The one reader of numbers in prose: every number that a text states, in whatever spelling.
 
 `mentions("She bought twenty-one for $1,000.00")` finds 21 and 1000. A mention is a whole number token: the 18
-in "180", "1.8", "18th" or "B18" is part of another number or word and is none. Where English leaves two
+in "180", "1.8", "18th", "B18" or "m^18" is part of another number or word and is none. Where English leaves two
 readings open ("twenty one-dollar bills", "1 000", "3 quarters"), the mention carries both values, because the
 caller that asks "is the answer in the text?" loses one candidate by a false yes and leaks a label by a false no.
 
@@ -45,7 +45,7 @@ _QUOTES = str.maketrans(
     | {"\u2044": "/", "\u2215": "/", "\u066b": ".", "\u066c": ",", "\u00d7": "*"}
 )
 _SUPERSCRIPTS = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
-_GLUE = "\u2064"  # invisible plus: keeps "3\u00bd" apart from "33/4" and from "3 1/2"
+_GLUE = "\ue000"  # private use: keeps "3\u00bd" apart from "33/4" and from "3 1/2"
 _FIXED_SPACE_GROUP = re.compile(r"(?<=\d)[\u00a0\u2000-\u200a\u202f\u205f\u3000](?=\d{3}(?!\d))")
 _LATEX_GROUP = re.compile(r"(?<=\d)(?:\{,\}|\\,|\\ )(?=\d{3}(?!\d))")
 _TOKEN = re.compile(r"(?:(?<![\w.])\.)?\d(?:[\d,.'_]*\d)?|[^\W\d_]+")
@@ -170,7 +170,7 @@ class _Reader:
         if glued in ("st", "nd", "rd", "th"):
             return [], j + 1
         if glued in SUFFIXES:
-            values = [*(v * SUFFIXES[glued] for v in values), *values]
+            values = [*(_exact(v * SUFFIXES[glued]) for v in values), *values]
             return [Mention(token.start, tokens[j].end, self.signed(i, values))], j + 1
         if self.is_fraction(i):
             fraction = _ratio(values[0], _read_digits(tokens[j].text)[0][1][0])
@@ -178,7 +178,7 @@ class _Reader:
         if j < len(tokens) and tokens[j].digits and self.is_fraction(j) and self.gap(j) in (" ", "-", _GLUE):
             whole, glue = values[0], self.gap(j) == _GLUE
             part = _ratio(_read_digits(tokens[j].text)[0][1][0], _read_digits(tokens[j + 1].text)[0][1][0])
-            values = [whole + part] if glue else [whole + part, whole]
+            values = [_exact(whole + part)] if glue else [_exact(whole + part), whole]
             return [Mention(token.start, tokens[j + 1].end, self.signed(i, values))], j + 2
         if _PLAIN.fullmatch(token.text) and len(token.text) <= 3 and token.text[0] != "0":
             joined, parts = token.text, list(values)
@@ -190,7 +190,9 @@ class _Reader:
         return [Mention(token.start, end, self.signed(i, values))], j
 
     def inside_word(self, i: int) -> bool:
-        """Whether letters stand right before digit token i ("B18"), save a currency ("USD18") or "3x18"."""
+        """Whether digit token i is an exponent or letters stand right before it, save a currency ("USD18") or "3x18"."""
+        if self.text.endswith("^", 0, self.tokens[i].start):
+            return True
         if i == 0 or self.tokens[i - 1].digits or self.tokens[i - 1].end != self.tokens[i].start:
             return False
         prefix = self.tokens[i - 1]
@@ -239,12 +241,12 @@ class _Reader:
         if value is None:
             if text not in SCALES:
                 return None, i + 1
-            value, j = 1, i
+            value, j = 1, i  # a bare "hundred"
         extra: list[Value] = []
         if j == i + 2 and text in TENS and "-" not in self.gap(i + 1) and self.hyphen_follows(j):
             extra = [TENS[text], UNITS[self.tokens[i + 1].text]]  # "twenty one-dollar bills"
         small, first_end = value, j
-        value, j = self.scaled(value, j)
+        value, j = self.scaled(value, j, bare=j == i)
         if j == first_end and 10 <= small < 100:
             second, k = self.below_hundred(j) if self.word(j) else (None, j)
             if second is not None and second >= 10 and (self.word(k) or "") not in SCALES:
@@ -266,22 +268,25 @@ class _Reader:
         value = UNITS.get(text, TEENS.get(text))
         return value, i + (value is not None)
 
-    def scaled(self, value: int, i: int) -> tuple[int, int]:
-        """Extend a small cardinal that ends before token i by hundreds, thousands, ... ("and" joins below them)."""
+    def scaled(self, value: int, i: int, bare: bool) -> tuple[int, int]:
+        """Extend a small cardinal that ends before token i by hundreds, thousands, ... ("and" joins below them).
+
+        `bare`: token i is itself the scale word that begins the number.
+        """
         total, group, ceiling = 0, value, 10**18
+        word: str | None = self.tokens[i].text if bare else self.word(i)
         while True:
-            word = self.word(i)
             if word == "hundred" and group < 100 and group > 0:
                 group, i = group * 100, i + 1
                 extra, i = self.addend(i)
-                group += extra
+                group, word = group + extra, self.word(i)
             elif word in SCALES and word != "hundred" and SCALES[word] < ceiling and group > 0:
                 ceiling = SCALES[word]
                 total, i = total + group * ceiling, i + 1
                 group, k = self.addend(i)
                 if k == i or group == 0:
                     return total, i
-                i = k
+                i, word = k, self.word(k)
             else:
                 return total + group, i
 
@@ -304,7 +309,7 @@ class _Reader:
         word = self.word(j)
         if not in_words:
             while (scale := SCALES.get((word or "").removesuffix("s"))) is not None:
-                values, end, j = [v * scale for v in values], self.tokens[j].end, j + 1
+                values, end, j = [_exact(v * scale) for v in values], self.tokens[j].end, j + 1
                 word = self.word(j)
         if word == "point" and self.word(j + 1) in UNITS:
             digits, k = "", j + 1
@@ -313,7 +318,7 @@ class _Reader:
             part = _exact(Fraction(f"0.{digits[:MAX_DIGITS]}"))
             return self.point([v + part for v in values], k)
         if word in ("dozen", "dozens"):
-            return [*(v * 12 for v in values), *values], self.tokens[j].end, j + 1
+            return [*(_exact(v * 12) for v in values), *values], self.tokens[j].end, j + 1
         if word == "and":
             part_and_next = self.and_fraction(j + 1)
             if part_and_next is not None:

@@ -87,6 +87,14 @@ def run(
     )
 
 
+def until_short(results: Iterator[Task | Rejection]) -> list[Task | Rejection]:
+    """The rows that come before YieldError, which must come."""
+    out: list[Task | Rejection] = []
+    with pytest.raises(YieldError):
+        out.extend(results)
+    return out
+
+
 def reason_of(row: Labelled, rules: FilterParams, right: int = 3) -> str:
     """The reason for which a single row is rejected, or "accepted"."""
     try:
@@ -230,11 +238,7 @@ def test_too_few_accepted_says_how_many_more_candidates_the_yield_asks_for():
 
 def test_too_few_accepted_yields_every_row_first():
     rows: list[Labelled | Rejection] = [labelled(i) for i in range(30)]
-    seen = []
-    with pytest.raises(YieldError):
-        for row in run(rows, params(n_accept=40), Solver(3)):
-            seen.append(row)
-    assert len(seen) == 30
+    assert len(until_short(run(rows, params(n_accept=40), Solver(3)))) == 30
 
 
 def test_nothing_accepted_names_no_number_but_the_reasons():
@@ -363,10 +367,7 @@ def test_every_filter_reason_can_occur():
         reject = (detector,) if reason.startswith("overlap_") else ()
         right = {rows["pass_rate_low"].problem: 0, rows["pass_rate_high"].problem: 8}
         quarantined = frozenset({filters.task_id(row.problem, row.label)} if reason == "quarantined" else ())
-        out: list[Task | Rejection] = []
-        with pytest.raises(YieldError):
-            for result in run([labelled(0), row], params(2, reject), Solver(right), quarantined=quarantined):
-                out.append(result)
+        out = until_short(run([labelled(0), row], params(2, reject), Solver(right), quarantined=quarantined))
         seen.update(r.reason for r in out if isinstance(r, Rejection))
     assert set(seen) == set(FILTER_REASONS)
 
