@@ -1,0 +1,123 @@
+"""What came out: accuracies, criteria, and the items on which two arms differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from selfgen.records import CuratedRow, EvalRow
+from selfgen.report import charts
+from selfgen.report.claim import CURATED, TREATED, describe_arm
+from selfgen.report.comparing import Comparison, clopper_pearson, compare
+from selfgen.report.formats import weights
+from selfgen.report.run import BASE, Run, draw_key
+
+SHOWN_FLIPS = 20  # of each direction and pair of arms; `selfgen show item ID` shows any
+ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Flip:
+    """One item that one of two arms gets right: the question, and both completions."""
+
+    item: CuratedRow
+    first: EvalRow
+    second: EvalRow
+
+
+@dataclass(frozen=True)
+class Flips:
+    """All items on which two arms differ, and the ones shown, drawn by hash."""
+
+    comparison: Comparison
+    gained: Sequence[Flip]
+    lost: Sequence[Flip]
+
+
+def colours(run: Run) -> dict[str, int]:
+    """Each arm's index into the palette. Base is grey; the two registered arms keep theirs whatever else is run."""
+    fixed = {BASE: 0, CURATED: 1, TREATED: 2}
+    others = [arm for arm in run.arms if arm not in fixed]
+    return fixed | {arm: 3 + i % (charts.ARM_COLOURS - 3) for i, arm in enumerate(others)}
+
+
+def accuracies(run: Run) -> list[dict[str, Any]]:
+    """One row an arm: accuracy with its own exact interval, and how answers failed."""
+    palette, out = colours(run), []
+    for arm in run.arms:
+        rows = run.evaluations.get(arm)
+        if not rows:
+            continue
+        n, correct = len(rows), sum(row.correct for row in rows)
+        low, high = clopper_pearson(correct, n, ALPHA)
+        out.append(
+            {
+                "arm": arm,
+                "what": describe_arm(run, arm),
+                "colour": palette[arm],
+                "n": n,
+                "correct": correct,
+                "accuracy": correct / n,
+                "low": low,
+                "high": high,
+                "no_box": sum(row.extracted is None for row in rows) / n,
+                "truncated": sum(row.stop_reason == "length" for row in rows) / n,
+                "mean_tokens": sum(row.n_tokens for row in rows) / n,
+            }
+        )
+    return out
+
+
+def criteria(run: Run) -> list[dict[str, Any]]:
+    """The registered criteria as decided, with their weighted sums in words."""
+    if run.decision is None:
+        return []
+    return [dict(c) | {"sum": weights(c["weights"])} for c in run.decision["criteria"]]
+
+
+def criteria_chart(found: Sequence[Mapping[str, Any]]) -> str:
+    """The interval-against-margin plot, its rows named by the weighted sums."""
+    return charts.criteria(found, [f"{c['sum']}: {c['verdict']}" for c in found])
+
+
+def flips(run: Run) -> list[Flips]:
+    """The treated arm against the curated arm and against base, and the curated arm against base."""
+    pairs = [(TREATED, CURATED), (TREATED, BASE), (CURATED, BASE)]
+    items = {item.id: item for item in run.items}
+    found = []
+    for first, second in pairs:
+        if first not in run.evaluations or second not in run.evaluations:
+            continue
+        ours, theirs = ({row.item_id: row for row in run.evaluations[arm]} for arm in (first, second))
+        comparison = compare(run.evaluations, first, second)
+
+        def shown(
+            ids: Sequence[str], ours: Mapping[str, EvalRow] = ours, theirs: Mapping[str, EvalRow] = theirs
+        ) -> list[Flip]:
+            drawn = sorted(sorted(ids, key=draw_key)[:SHOWN_FLIPS])
+            return [Flip(items[i], ours[i], theirs[i]) for i in drawn]
+
+        found.append(Flips(comparison, shown(comparison.gained), shown(comparison.lost)))
+    return found
+
+
+def sensitivity(run: Run) -> dict[str, Any] | None:
+    """Other intervals on the same differences, recomputed from the rows; None before the decision."""
+    if run.decision is None:
+        return None
+    from selfgen.decision.pairing import pair
+    from selfgen.decision.sensitivity import sensitivity as analyse
+
+    rows = {arm: [(row.item_id, row.correct) for row in found] for arm, found in run.evaluations.items()}
+    return analyse(pair(rows), run.params.decision)
+
+
+def power(run: Run) -> list[str]:
+    """What each criterion needed to see, at this number of test items, in sentences."""
+    if not run.items:
+        return []
+    from selfgen.decision.power import describe
+
+    rule = run.params.decision
+    return [describe(c, len(run.items), rule.alpha, len(rule.criteria))["sentence"] for c in rule.criteria]

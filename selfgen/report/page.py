@@ -1,0 +1,125 @@
+"""The page itself: sections gathered, templates rendered. No script, no network: its own policy forbids both."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from selfgen.report import charts, claim, conduct, formats, making, outcome
+from selfgen.report.run import Run
+from selfgen.training.results import mean, mixed_share
+
+SECTIONS = (
+    ("criteria", "Criteria", "always"),
+    ("accuracy", "Accuracy", "always"),
+    ("flips", "Item flips", "flips"),
+    ("sensitivity", "Sensitivity", "sensitivity"),
+    ("power", "Power", "power"),
+    ("training", "Training", "curves"),
+    ("funnel", "Funnel", "funnel"),
+    ("tasks", "Tasks", "sample"),
+    ("audit", "Audit", "audit"),
+    ("gate", "Gate", "gate"),
+    ("preflight", "Preflight", "preflight"),
+    ("cost", "Cost", "feasibility"),
+    ("provenance", "Provenance", "always"),
+    ("commands", "Commands", "always"),
+)
+
+
+def render(run: Run) -> str:
+    """The whole page as HTML. Equal artifacts give equal bytes."""
+    found = sections(run)
+    found["style"] = resources.files("selfgen.report").joinpath("templates/style.css").read_text(encoding="utf-8")
+    found["contents"] = [(a, title) for a, title, need in SECTIONS if need == "always" or found.get(need)]
+    return environment().get_template("report.html.j2").render(found)
+
+
+def sections(run: Run) -> dict[str, Any]:
+    """Everything the templates show, by name."""
+    import yaml
+
+    accuracies, criteria, funnel = outcome.accuracies(run), outcome.criteria(run), making.funnel(run)
+    curves = conduct.curve_charts(run)
+    return {
+        "params": run.params,
+        "claim": claim.make(run),
+        "decision": run.decision,
+        "criteria": criteria,
+        "criteria_chart": outcome.criteria_chart(criteria) if criteria else None,
+        "accuracies": accuracies,
+        "accuracy_chart": charts.accuracies(accuracies) if accuracies else None,
+        "flips": outcome.flips(run),
+        "sensitivity": outcome.sensitivity(run),
+        "power": outcome.power(run),
+        "curves": curves,
+        "legend": [
+            (arm, charts.legend_line(index)) for arm, index in outcome.colours(run).items() if arm in run.trainings
+        ],
+        "trained": trained(run),
+        "funnel": funnel,
+        "funnel_charts": making.funnel_charts(funnel) if funnel else [],
+        "overlaps": making.overlaps(run),
+        "histograms": making.histograms(run.tasks),
+        "sample": making.sample(run.tasks),
+        "audit": run.audit,
+        "audit_facts": making.audit_facts(run.audit) if run.audit else [],
+        "audit_rows": making.audit_rows(run),
+        "past_audits": run.past_audits,
+        "gate": run.gate,
+        "preflight": run.preflight,
+        "feasibility": run.feasibility,
+        "cost": conduct.cost(run),
+        "origin": origin(run),
+        "sources": conduct.sources(run),
+        "packages": sorted(conduct.packages(run).items()),
+        "params_text": yaml.safe_dump(run.params.model_dump(mode="json"), sort_keys=False, width=100),
+        "commands": conduct.commands(run),
+    }
+
+
+def trained(run: Run) -> list[dict[str, Any]]:
+    """One row a trained arm, counted from its rollouts."""
+    return [
+        {
+            "arm": arm,
+            "steps": training.checkpoint["steps"],
+            "rollouts": len(training.rollouts),
+            "problems": len({row.problem_id for row in training.rollouts}),
+            "reward": mean([row.reward for row in training.rollouts]),
+            "mixed": mixed_share(training.rollouts),
+            "digest": training.checkpoint["digest"],
+        }
+        for arm, training in run.trainings.items()
+    ]
+
+
+def origin(run: Run) -> list[tuple[str, str]]:
+    """Commits, services, seeds and the identity of the item list."""
+    facts = [("scale", run.params.scale), ("seed of the arms", str(run.params.seed))]
+    facts += [("commit", commit) for commit in conduct.commits(run)]
+    facts += [("service", text) for text in conduct.services(run)]
+    facts += [("base model", run.params.model.name), ("auditor", run.params.auditor.name)]
+    if run.decision:
+        facts.append(("test items", f"{run.decision['n']:,}, sha256 of their ids {run.decision['items_sha256']}"))
+    return facts
+
+
+@cache
+def environment() -> Any:
+    """The templates' environment: everything is escaped, and a name that does not exist is an error."""
+    import jinja2
+
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("selfgen.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    for name in ("percent", "points", "count", "number", "duration", "short", "foreign"):
+        made.filters[name] = getattr(formats, name)
+    made.filters["allowed"] = conduct.allowed
+    return made
