@@ -51,19 +51,22 @@ class SlotCache:
         self.values: list[Tensor] = []
 
     def reserve(self, slots: int, length: int) -> None:
-        """Make room for `slots` sequences of `length` tokens, keeping what is stored."""
+        """Make room for `slots` sequences of `length` tokens, keeping what is stored.
+
+        The length also shrinks when much less is needed, because every slot's whole length is attended to.
+        """
         length = -(-length // self.step) * self.step
-        if slots <= self.slots and length <= self.length:
+        if slots <= self.slots and self.length * 0.7 <= length <= self.length:
             return
-        slots, length = max(slots, self.slots), max(length, self.length)
+        slots = max(slots, self.slots)
+        old_slots, old_length = self.slots, min(self.length, length)
         for store in (self.keys, self.values):
             grown = []
             for layer in range(self.config.layers):
-                tensor = torch.zeros(
-                    (slots, self.config.kv_heads, length, self.config.head_dim), device=self.device, dtype=self.dtype
-                )
-                if self.slots:
-                    tensor[: self.slots, :, : self.length] = store[layer]
+                shape = (slots, self.config.kv_heads, length, self.config.head_dim)
+                tensor = torch.zeros(shape, device=self.device, dtype=self.dtype)
+                if old_slots:
+                    tensor[:old_slots, :, :old_length] = store[layer][:, :, :old_length]
                 grown.append(tensor)
             store[:] = grown
         self.slots, self.length = slots, length
@@ -90,17 +93,20 @@ class SlotAttention:
     """One new token per slot: rows 0..n-1 are slots 0..n-1, at `positions` [n]. Stores its k and v, then attends.
 
     The query heads that share a key head form the query axis, so grouped-query attention reads each key once.
+
+    On the CPU the keys are taken in chunks of the cache step: every matrix product has the same shape whatever the
+    cache's length, and chunks are added up in order, so what lies beyond a row's own tokens adds exact zeros and a row's
+    result does not depend on the longest row of the batch. (The fused kernel's does, in the last bit, now and then.)
     """
 
-    def __init__(self, cache: SlotCache, positions: Tensor, span: int):
+    def __init__(self, cache: SlotCache, positions: Tensor):
         self.cache = cache
         self.positions = positions
         self.rows = torch.arange(positions.shape[0], device=positions.device)
-        self.span = span
-        columns = torch.arange(span, device=positions.device)
+        columns = torch.arange(cache.length, device=positions.device)
         hidden = columns.unsqueeze(0) > positions.unsqueeze(1)
         bias = torch.zeros(hidden.shape, device=positions.device, dtype=cache.dtype)
-        self.bias = bias.masked_fill_(hidden, float("-inf")).unsqueeze(1).unsqueeze(1)
+        self.bias = bias.masked_fill_(hidden, float("-inf"))
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         rows = q.shape[0]
@@ -108,10 +114,27 @@ class SlotAttention:
         keys, values = self.cache.keys[layer], self.cache.values[layer]
         keys[self.rows, :, self.positions] = k
         values[self.rows, :, self.positions] = v
-        out = F.scaled_dot_product_attention(
-            q.view(rows, config.kv_heads, config.heads // config.kv_heads, config.head_dim),
-            keys[:rows, :, : self.span],
-            values[:rows, :, : self.span],
-            attn_mask=self.bias,
-        )
+        q = q.reshape(rows, config.kv_heads, config.heads // config.kv_heads, config.head_dim)
+        if self.cache.device.type == "cpu":
+            out = self._chunked(q, keys[:rows], values[:rows])
+        else:
+            bias = self.bias[:, None, None]
+            out = F.scaled_dot_product_attention(q, keys[:rows], values[:rows], attn_mask=bias)
         return out.reshape(rows, config.heads * config.head_dim)
+
+    def _chunked(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """q [rows, kv heads, group, dim], keys and values [rows, kv heads, length, dim] -> like q."""
+        rows, heads, group, dim = q.shape
+        step = self.cache.step
+        chunks = self.cache.length // step
+        each = (q * dim**-0.5).unsqueeze(2).expand(rows, heads, chunks, group, dim).reshape(-1, group, dim)
+        scores = torch.bmm(each, keys.view(-1, step, dim).transpose(1, 2)).view(rows, heads, chunks, group, step)
+        scores += self.bias.view(rows, 1, chunks, 1, step)
+        scores = scores.float()
+        weights = scores.sub_(scores.amax(dim=(2, 4), keepdim=True)).exp_()
+        totals = weights.sum(dim=-1)
+        parts = torch.bmm(weights.to(q.dtype).view(-1, group, step), values.view(-1, step, dim))
+        parts = parts.view(rows, heads, chunks, group, dim).float()
+        if chunks > 1:
+            parts, totals = parts.cumsum(dim=2), totals.cumsum(dim=2)
+        return (parts[:, :, -1] / totals[:, :, -1].unsqueeze(-1)).to(q.dtype)

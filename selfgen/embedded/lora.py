@@ -149,33 +149,32 @@ class TrainingLora:
 
 
 class AdapterStack:
-    """Several frozen adapters applied to one batch, each row seeing only its own.
+    """Several frozen adapters applied to one batch, each row seeing only its own: a mask zeroes the others' share.
 
-    All As are stacked into one matrix and all Bs side by side; a mask zeroes the columns of other rows' adapters. The
-    work per row is fixed by the stack alone, never by which rows share the batch, and the shapes suit graph capture.
+    On the CPU the adapters are added one after the other, so that a row's result does not depend, even in the last bit,
+    on which adapters share the batch. On a GPU all As are one matrix and all Bs another: fewer kernels to launch.
     """
 
     def __init__(self, layouts: list[Layout], flats: list[Tensor], device: torch.device, dtype: torch.dtype):
         self.count = len(layouts)
-        self._a: dict[tuple[str, int], Tensor] = {}
-        self._b: dict[tuple[str, int], Tensor] = {}
-        self._owner: dict[tuple[str, int], tuple[int, ...]] = {}
-        self._masks: dict[tuple[int, ...], Tensor] = {}
         self._device = device
+        self._parts: dict[tuple[str, int], list[tuple[Tensor, Tensor, tuple[int, ...]]]] = {}
+        self._masks: dict[tuple[int, ...], Tensor] = {}
         for place in sorted({place for layout in layouts for place in layout.places}):
-            a_rows, b_columns, owner = [], [], []
+            parts = []
             for index, (layout, flat) in enumerate(zip(layouts, flats, strict=True)):
                 group = layout.places.get(place)
                 if group is None:
                     continue
                 half = len(group) // 2
                 views = [flat[m.offset : m.offset + m.size].view(m.shape) for m in group]
-                a_rows.append(torch.cat(views[:half]))
-                b_columns.append(torch.block_diag(*views[half:]) * (ALPHA / layout.spec.rank))
-                owner += [index] * a_rows[-1].shape[0]
-            self._a[place] = torch.cat(a_rows).to(device, dtype)
-            self._b[place] = torch.cat(b_columns, dim=1).t().contiguous().to(device, dtype)
-            self._owner[place] = tuple(owner)
+                a = torch.cat(views[:half]).to(device, dtype)
+                b = torch.block_diag(*views[half:]) * (ALPHA / layout.spec.rank)
+                parts.append((a, b.t().contiguous().to(device, dtype), (index,) * a.shape[0]))
+            if device.type != "cpu" and len(parts) > 1:
+                owners = tuple(owner for part in parts for owner in part[2])
+                parts = [(torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]), owners)]
+            self._parts[place] = parts
 
     def select(self, owners: list[int]) -> None:
         """Say which adapter each row of the coming batch uses: an index per row, -1 for the base model."""
@@ -183,16 +182,13 @@ class AdapterStack:
         if self.count == 1 and all(owner == 0 for owner in owners):
             return
         rows = torch.tensor(owners, device=self._device).unsqueeze(1)
-        for owner in set(self._owner.values()):
-            self._masks[owner] = rows == torch.tensor(owner, device=self._device).unsqueeze(0)
+        for columns in {part[2] for parts in self._parts.values() for part in parts}:
+            self._masks[columns] = rows == torch.tensor(columns, device=self._device).unsqueeze(0)
 
     def __call__(self, site: str, layer: int, inputs: Tensor, outputs: Tensor) -> Tensor:
-        place = (site, layer)
-        a = self._a.get(place)
-        if a is None:
-            return outputs
-        low = F.linear(inputs, a)
-        mask = self._masks.get(self._owner[place])
-        if mask is not None:
-            low = low * mask
-        return torch.addmm(outputs, low, self._b[place])
+        for a, b, columns in self._parts.get((site, layer), ()):
+            low = F.linear(inputs, a)
+            if self._masks:
+                low = low * self._masks[columns]
+            outputs = torch.addmm(outputs, low, b)
+        return outputs

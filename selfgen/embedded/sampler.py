@@ -121,6 +121,7 @@ class Sampler:
             self._decode()
         if not self.busy:
             self._prompts.clear()
+            self.cache.release()
 
     # Admission -------------------------------------------------------------------------------------------------------
 
@@ -156,7 +157,8 @@ class Sampler:
         if alive:
             slots = list(range(len(self.running), len(self.running) + len(alive)))
             # Only as long as needed now: the cache grows with the sequences.
-            self.cache.reserve(padded(len(self.running) + len(alive)), len(job.prompt) + 1)
+            length = max([len(job.prompt), *(s.position for s in self.running)]) + 1
+            self.cache.reserve(padded(len(self.running) + len(alive)), length)
             self.cache.fill(slots, prompt.kept)
             self.running += alive
         if len(alive) < len(job.sequences):
@@ -215,14 +217,12 @@ class Sampler:
         rows = padded(len(self.running))
         idle = rows - len(self.running)
         positions = [s.position for s in self.running]
-        longest = max(positions) + 1
-        self.cache.reserve(rows, longest)
-        span = min(self.cache.length, -(-longest // self.cache.step) * self.cache.step)
+        self.cache.reserve(rows, max(positions) + 1)
         device = self.decoder.device
         tokens = torch.tensor([s.tokens[-1] for s in self.running] + [0] * idle, device=device)
         places = torch.tensor(positions + [0] * idle, device=device)
         lora = self._select(idle)
-        attend = SlotAttention(self.cache, places, span)
+        attend = SlotAttention(self.cache, places)
         hidden = self.decoder.forward(tokens, self.decoder.rope(places), attend, lora)
         logits = self.decoder.logits(hidden, lora)[: len(self.running)]
         self._choose(self.running, logits)
@@ -321,10 +321,13 @@ def choose(table: Tensor, params: list[SampleParams], streams: list[UniformStrea
     )
     scores = table
     if any(p.temperature not in (0, 1) for p in params):
-        heat = torch.tensor([p.temperature or 1.0 for p in params], device=table.device, dtype=table.dtype)
-        scores = torch.log_softmax(table / heat.unsqueeze(1), dim=-1)
-    if any(0 < p.top_k < table.shape[1] or p.top_p < 1 for p in params):
-        scores = restrict(scores, params)
+        heat = torch.tensor([p.temperature or 1.0 for p in params], device=table.device, dtype=table.dtype).unsqueeze(1)
+        # A row at temperature 1 keeps its exact values, whoever shares the batch.
+        scores = torch.where(heat == 1, table, torch.log_softmax(table / heat, dim=-1))
+    limited = [0 < p.top_k < table.shape[1] or p.top_p < 1 for p in params]
+    if any(limited):
+        rows = torch.tensor(limited, device=table.device).unsqueeze(1)
+        scores = torch.where(rows, restrict(scores, params), scores)
     cumulative = scores.exp().double().cumsum(dim=-1)
     wanted = (uniforms * cumulative[:, -1]).unsqueeze(1)
     chosen = torch.searchsorted(cumulative, wanted, right=True).squeeze(1).clamp_(max=table.shape[1] - 1)
