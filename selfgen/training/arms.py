@@ -19,6 +19,7 @@ import logging
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -238,18 +239,20 @@ def _run_stock_loop(config: Any, arm: str) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The loop prints every metric table and progress bar; keep its log file and the console for warnings."""
+    """The loop prints every metric table, every bar and each of the SDK's deprecations; keep the console for warnings."""
     from tinker_cookbook.rl import train
 
     root = logging.getLogger()
     level, handlers, bar = root.level, root.handlers[:], train.tqdm
-    train.tqdm = partial(bar, disable=True)  # type: ignore[misc, assignment]
+    train.tqdm = partial(bar, disable=True)
     logging.disable(logging.INFO)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
     finally:
         logging.disable(logging.NOTSET)
-        train.tqdm = bar  # type: ignore[misc]
+        train.tqdm = bar
         for handler in root.handlers[:]:
             if handler not in handlers:
                 root.removeHandler(handler)
@@ -313,7 +316,9 @@ def _still_there(service: Service, path: str) -> bool:
     import tinker
 
     try:
-        service.client.create_rest_client().get_weights_info_by_tinker_path(path).result()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            service.client.create_rest_client().get_weights_info_by_tinker_path(path).result()
     except tinker.APIConnectionError:
         raise
     except tinker.TinkerError:

@@ -11,11 +11,12 @@ import json
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selfgen.errors import DataError, ServiceError
+from selfgen.records import read_json, replace_file, write_json
 
 if TYPE_CHECKING:
     from selfgen.service import Service
@@ -65,8 +66,24 @@ def adapter_digest(folder: Path) -> str:
     return state.hexdigest()
 
 
+def write_tensors(path: Path, rows: Iterable[tuple[str, str, list[int], bytes]]) -> None:
+    """Write (name, dtype, shape, bytes) rows as a safetensors file whose bytes depend on nothing else."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    chunks, offset = [], 0
+    for name, dtype, shape, data in sorted(rows):
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
+        offset += len(data)
+        chunks.append(data)
+    text = json.dumps(header, sort_keys=True).encode()
+    text += b" " * (-len(text) % 8)
+    with replace_file(path) as temporary:
+        temporary.write_bytes(b"".join([len(text).to_bytes(8, "little"), text, *chunks]))
+
+
 def export_adapter(service: Service, state_path: str, sampler_path: str, folder: Path) -> str:
     """Fetch a checkpoint's adapter into `folder` (replaced whole) in PEFT format; returns its digest.
+
+    The two files of a PEFT adapter are kept, without dates or other metadata, so that equal weights are equal bytes.
 
     Current services write weights out on request (`save_weights_external`), which takes a training client made from
     the saved state; SDKs before 0.36 fetch the sampler checkpoint's archive instead.
@@ -90,11 +107,9 @@ def export_adapter(service: Service, state_path: str, sampler_path: str, folder:
             weights.download(tinker_path=path, output_dir=str(staging), base_url=service.base_url)
         if not (staging / "adapter_model.safetensors").is_file():
             raise ServiceError(f"{path}: the export holds no adapter_model.safetensors; check the service")
-        digest = adapter_digest(staging)
         shutil.rmtree(folder, ignore_errors=True)
-        staging.chmod(0o755)
-        staging.replace(folder)
-        return digest
+        _canonical(staging, folder)
+        return adapter_digest(folder)
     except (tinker.TinkerError, WeightsDownloadError) as error:
         raise ServiceError(
             f"{state_path}: the service does not hand out the weights ({' '.join(str(error).split())[:160]}); "
@@ -102,3 +117,10 @@ def export_adapter(service: Service, state_path: str, sampler_path: str, folder:
         ) from None
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _canonical(source: Path, target: Path) -> None:
+    """The adapter of `source` in `target`, with bytes that depend on tensors and configuration alone."""
+    write_tensors(target / "adapter_model.safetensors", tensors(source / "adapter_model.safetensors"))
+    if (source / "adapter_config.json").is_file():
+        write_json(target / "adapter_config.json", read_json(source / "adapter_config.json"))

@@ -26,7 +26,7 @@ def make_params(model: Path | str, **train: object) -> Params:
 
     root = Path(__file__).resolve().parents[2]
     values = yaml.safe_load((root / "conf/scale/embedded.yaml").read_text(encoding="utf-8"))
-    values |= {k: v for k, v in yaml.safe_load((root / "conf/config.yaml").read_text(encoding="utf-8")).items()}
+    values |= yaml.safe_load((root / "conf/config.yaml").read_text(encoding="utf-8"))
     for key in ("defaults", "hydra"):
         values.pop(key, None)
     values["model"] = {"name": str(model), "tokenizer": str(model), "renderer": "qwen3_instruct", "lora_rank": 4}

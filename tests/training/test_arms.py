@@ -1,0 +1,212 @@
+"""One arm through the stock loop, the real SDK and a real server: recorded, repeatable, resumable."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from selfgen.errors import GateError
+from selfgen.journal import cache_dir
+from selfgen.records import Rollout, read_json, read_jsonl
+from selfgen.training import arms, preflight, results
+from tests.training.conftest import make_params
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def coin(tiny):
+    """Params whose rl_selfgen arm is rewarded by coin flips: a random model gets no stock reward, so no gradient."""
+    params = make_params(tiny)
+    entry = params.arms["rl_selfgen"].model_copy(update={"reward": "random"})
+    return params.model_copy(update={"arms": {**params.arms, "rl_selfgen": entry}})
+
+
+@pytest.fixture(scope="module")
+def start(small, service):
+    return preflight.make_start(small, service, 0)
+
+
+@pytest.fixture(scope="module")
+def trained(coin, problems, start, service, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("arm")
+    run = arms.train_arm(coin, "rl_selfgen", problems, start, service, adapter=folder / "adapter")
+    arms.write(folder, coin, run, start)
+    return run, folder
+
+
+def test_rollouts_name_the_problems_of_each_batch_in_order(trained):
+    rows = list(read_jsonl(trained[1] / "rollouts.jsonl", Rollout))
+    assert len(rows) == 3 * 2 * 4
+    assert [rows[k].problem_id for k in range(0, 24, 4)] == ["p0", "p1", "p2", "p3", "p4", "p5"]
+    assert [(r.step, r.group, r.sample) for r in rows] == [
+        (s, g, k) for s in range(3) for g in range(2) for k in range(4)
+    ]
+
+
+def test_coin_rewards_reach_the_rollouts_and_the_stock_verdict_stays_in_the_metrics(trained):
+    rewards = {row.reward for row in trained[0].rollouts}
+    assert rewards == {0.0, 1.0}
+    assert all(row.correct == 0.0 for row in trained[0].rollouts)
+
+
+def test_every_optimizer_step_is_recorded_as_sent(trained, coin):
+    rows = [json.loads(line) for line in (trained[1] / "optim.jsonl").read_text().splitlines()]
+    wanted = coin.train.optimizer
+    assert [row["step"] for row in rows] == [0, 1, 2]
+    for row in rows:
+        assert row["params"] == {
+            "learning_rate": wanted.learning_rate,
+            "beta1": 0.9,
+            "beta2": 0.95,
+            "eps": 1e-8,
+            "weight_decay": 0.0,
+            "grad_clip_norm": 0.0,
+        }
+        assert (row["loss_fn"], row["family"], row["datums"]) == ("importance_sampling", "adam", 8)
+
+
+def test_the_curve_has_one_row_a_step_and_nothing_timed(trained):
+    rows = [json.loads(line) for line in (trained[1] / "curve.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [0, 1, 2]
+    assert set(rows[0]) == {"step", *results.CURVE}
+    assert not [key for row in rows for key in row if "time" in key]
+
+
+def test_the_checkpoint_is_named_by_content_and_differs_from_its_start(trained, start):
+    record = read_json(trained[1] / "checkpoint.json")
+    assert record["digest"] != record["start_digest"] == start.digest
+    assert "tinker://" not in json.dumps(record)
+    assert (trained[1] / "adapter" / "adapter_model.safetensors").is_file()
+
+
+def test_an_equal_run_gives_equal_files(trained, coin, problems, start, service, tmp_path):
+    again = arms.train_arm(coin, "rl_selfgen", problems, start, service, adapter=tmp_path / "adapter")
+    arms.write(tmp_path, coin, again, start)
+    for name in (
+        "checkpoint.json",
+        "rollouts.jsonl",
+        "curve.jsonl",
+        "optim.jsonl",
+        "adapter/adapter_model.safetensors",
+    ):
+        assert (tmp_path / name).read_bytes() == (trained[1] / name).read_bytes(), name
+
+
+def test_a_finished_run_leaves_no_log_folder_behind(trained):
+    assert not list((cache_dir() / "runs").iterdir())
+
+
+def test_an_optimizer_that_is_not_the_stated_one_stops_the_arm(coin, problems, start, service, tmp_path):
+    optimizer = coin.train.optimizer.model_copy(update={"beta2": 0.999})
+    other = coin.model_copy(update={"train": coin.train.model_copy(update={"optimizer": optimizer})})
+    with pytest.raises(GateError, match=r"beta2 sent is 0\.95, params say 0\.999"):
+        arms.train_arm(other, "rl_selfgen", problems, start, service, adapter=tmp_path / "adapter", steps=1)
+
+
+def test_training_killed_in_the_middle_ends_with_the_same_files_and_no_step_twice(
+    trained, coin, problems, start, service, tmp_path
+):
+    """kill -9 after the second of three steps was sent; the same call then resumes."""
+    script = tmp_path / "train.py"
+    script.write_text(KILLED)
+    given = {
+        "params": coin.model_dump(mode="json"),
+        "problems": [vars(p) for p in problems],
+        "start": vars(start),
+        "base_url": service.base_url,
+        "api_key": service.api_key,
+        "adapter": str(tmp_path / "adapter"),
+    }
+    (tmp_path / "given.json").write_text(json.dumps(given))
+    child = subprocess.Popen([sys.executable, str(script), str(tmp_path)], env={**os.environ})
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "second").exists():
+        assert child.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    log_dir = cache_dir() / "runs" / arms._run_name(coin, "rl_selfgen", problems, start, service, 3, 0.5)
+    assert len(results.metric_rows(log_dir)) in (1, 2)
+
+    resumed = arms.train_arm(coin, "rl_selfgen", problems, start, service, adapter=tmp_path / "adapter")
+    arms.write(tmp_path, coin, resumed, start)
+    assert resumed.timing["resumed_from_step"] >= 1
+    for name in (
+        "checkpoint.json",
+        "rollouts.jsonl",
+        "curve.jsonl",
+        "optim.jsonl",
+        "adapter/adapter_model.safetensors",
+    ):
+        assert (tmp_path / name).read_bytes() == (trained[1] / name).read_bytes(), name
+
+
+KILLED = """
+import json, sys, time
+from pathlib import Path
+from types import SimpleNamespace
+folder = Path(sys.argv[1])
+given = json.loads((folder / "given.json").read_text())
+import os
+os.environ["TINKER_BASE_URL"], os.environ["TINKER_API_KEY"] = given["base_url"], given["api_key"]
+from selfgen import params
+from selfgen.service import Service
+from selfgen.training import arms
+from selfgen.training.subset import Problem
+
+def on_step(sent):
+    if sent.step == 1:
+        (folder / "second").touch()
+        time.sleep(60)
+
+arms.train_arm(
+    params.parse(given["params"]), "rl_selfgen", [Problem(**p) for p in given["problems"]], arms.Start(**given["start"]),
+    Service("embedded", given["base_url"], given["api_key"], 8, None), adapter=Path(given["adapter"]), on_step=on_step,
+)
+"""
+
+
+def test_a_run_whose_checkpoints_the_service_lost_starts_anew(coin, problems, start, service, tmp_path):
+    name = arms._run_name(coin, "rl_selfgen", problems, start, service, 1, 0.5)
+    folder = cache_dir() / "runs" / name
+    folder.mkdir(parents=True)
+    lost = {"name": "000001", "batch": 1, "state_path": "tinker://gone:train:0/weights/000001"}
+    (folder / "checkpoints.jsonl").write_text(json.dumps(lost) + '\n{"torn')
+    run = arms.train_arm(coin, "rl_selfgen", problems, start, service, adapter=tmp_path / "adapter", steps=1)
+    assert run.timing["resumed_from_step"] == 0
+    assert run.steps == 1
+
+
+def test_two_equal_runs_at_once_do_not_share_a_log_folder(coin, problems, start, service):
+    name = arms._run_name(coin, "rl_selfgen", problems, start, service, 3, 0.5)
+    with arms._log_folder(name) as first, arms._log_folder(name) as second:
+        assert first != second
+    shutil.rmtree(first)
+
+
+@pytest.mark.parametrize("change", ["problems", "start", "steps", "rate", "train"])
+def test_only_an_equal_run_may_resume(change, coin, problems, start, service):
+    def name(**changes):
+        given = {"params": coin, "problems": problems, "start": start, "steps": 3, "rate": 0.5} | changes
+        return arms._run_name(
+            given["params"], "rl_selfgen", given["problems"], given["start"], service, given["steps"], given["rate"]
+        )
+
+    other = {
+        "problems": [*problems[:-1], replace(problems[-1], answer="11")],
+        "start": replace(start, digest="0" * 64),
+        "steps": 2,
+        "rate": 0.25,
+        "params": coin.model_copy(update={"train": coin.train.model_copy(update={"max_tokens": 13})}),
+    }
+    key = "params" if change == "train" else change
+    assert name(**{key: other[key]}) != name()
+    assert name(start=replace(start, path="tinker://elsewhere/weights/x")) == name()
