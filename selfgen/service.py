@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -262,6 +263,8 @@ def open_service(params: Params, models: Sequence[str], seed: int = 0) -> Iterat
         if params.service.kind == "embedded":
             from selfgen.embedded.launch import running_server
 
+            # The client's heavy imports happen while the server is starting.
+            threading.Thread(target=_import_client, daemon=True).start()
             with running_server(
                 list(dict.fromkeys(models)),
                 state_dir=state_dir(),
@@ -285,6 +288,12 @@ def open_service(params: Params, models: Sequence[str], seed: int = 0) -> Iterat
     finally:
         if journal is not None:
             journal.close()
+
+
+def _import_client() -> None:
+    import tinker  # noqa: F401
+    from tinker_cookbook import renderers  # noqa: F401
+    from transformers import PreTrainedTokenizerFast  # noqa: F401
 
 
 def _checked(
