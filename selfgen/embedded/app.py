@@ -18,7 +18,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 
-from selfgen.embedded import protocol, rest
+from selfgen.embedded import external, protocol, rest
 from selfgen.embedded.engine import Engine
 from selfgen.embedded.errors import RequestError
 from selfgen.embedded.lora import LoraSpec
@@ -307,7 +307,7 @@ def create_app(engine: Engine, key: str) -> FastAPI:
     @app.middleware("http")
     async def guard(request: Request, proceed: Any) -> Response:
         path = request.url.path
-        if path != "/api/v1/healthz":
+        if path != "/api/v1/healthz" and not path.startswith(external.PREFIX):
             given = request.headers.get("x-api-key", "")
             if not hmac.compare_digest(given.encode(), server.key.encode()):
                 return rest.json_response({"detail": "wrong or missing API key (TINKER_API_KEY)"}, 401)
@@ -374,6 +374,7 @@ def create_app(engine: Engine, key: str) -> FastAPI:
     post("get_info", get_info)
     post("cancel_future", cancel_future)
     rest.add_routes(app, server, post)
+    external.add_routes(app, server, post)
 
     @app.post("/api/v1/forward_backward")
     async def forward_backward(request: Request) -> Response:

@@ -1,0 +1,110 @@
+"""Weights out of the server, in PEFT's format: `save_weights_external`, its download links, and the files behind them.
+
+A link carries its own permission, as a signed URL of object storage does: a client fetches it without the API key. The
+signature covers checkpoint, file and expiry. Files are encrypted with age when the client names recipients.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request, Response
+
+from selfgen.embedded.errors import RequestError
+from selfgen.embedded.store import iso
+
+if TYPE_CHECKING:
+    from selfgen.embedded.app import Server
+    from selfgen.embedded.sessions import Promise
+
+PREFIX = "/api/v1/external_files/"
+LINK_SECONDS = 3600
+FILES = ("adapter_config.json", "adapter_model.safetensors")
+
+
+def peft_config(meta: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """adapter_config.json for a checkpoint's meta and tensor names."""
+    modules = {name.split(".lora_")[0].rpartition(".")[2] for name in names}
+    return {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": meta["base_model"],
+        "r": meta["lora"]["rank"],
+        "lora_alpha": meta["alpha"],
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+        "target_modules": sorted(modules),
+    }
+
+
+def add_routes(app: FastAPI, server: Server, post: Callable[[str, Callable[[dict[str, Any]], Any]], None]) -> None:
+    """Register the routes of this module on `app`."""
+    store = server.engine.store
+
+    def save_external(body: dict[str, Any]) -> dict[str, Any]:
+        run_id, name = body["model_id"], body["path"]
+        recipients = body.get("age_encryption_recipients") or []
+        store.file(run_id, "external_weights", name)
+        metadata = {"age_encryption_recipients": recipients}
+
+        def finish(promise: Promise, path: str) -> None:
+            promise.set_json({"path": path, "type": "save_weights_external"})
+
+        return server.queue(
+            f"{run_id}:{body.get('seq_id')}",
+            lambda: server.engine.save(run_id, "external_weights", name, body.get("ttl_seconds"), True, metadata),
+            finish,
+            model_id=run_id,
+        )
+
+    post("save_weights_external", save_external)
+
+    def signature(path: str, file: str, expires: int) -> str:
+        return hmac.new(server.key.encode(), f"{path}\n{file}\n{expires}".encode(), hashlib.sha256).hexdigest()
+
+    @app.get("/api/v1/training_runs/{run_id}/checkpoints/external_weights/{name}/external_weights_urls")
+    async def urls(run_id: str, name: str, request: Request) -> Response:
+        entry = store.entry(f"tinker://{run_id}/external_weights/{name}")
+        expires = int(time.time()) + LINK_SECONDS
+        base = str(request.base_url).rstrip("/") + PREFIX
+        suffix = ".age" if recipients_of(entry.meta) else ""
+        links = {
+            file + suffix: f"{base}{run_id}/{name}/{file}?expires={expires}&sign={signature(entry.path, file, expires)}"
+            for file in FILES
+        }
+        return Response(json.dumps({"urls": links, "expires": iso(expires)}), media_type="application/json")
+
+    @app.get(PREFIX + "{run_id}/{name}/{file}")
+    async def download(run_id: str, name: str, file: str, expires: int, sign: str) -> Response:
+        path = f"tinker://{run_id}/external_weights/{name}"
+        if not hmac.compare_digest(sign, signature(path, file, expires)) or expires < time.time() or file not in FILES:
+            raise RequestError("the link is wrong or has expired", 403)
+        from safetensors.torch import save
+
+        meta, tensors = store.load(path)
+        if file == "adapter_config.json":
+            data = json.dumps(peft_config(meta, list(tensors)), indent=2, sort_keys=True).encode()
+        else:
+            data = save({f"base_model.model.{k}": v for k, v in tensors.items()}, metadata={"format": "pt"})
+        recipients = recipients_of(meta)
+        return Response(encrypt(data, recipients) if recipients else data, media_type="application/octet-stream")
+
+
+def recipients_of(meta: dict[str, Any]) -> list[str]:
+    """The age recipients that an export was asked for."""
+    return (meta.get("user_metadata") or {}).get("age_encryption_recipients") or []
+
+
+def encrypt(data: bytes, recipients: list[str]) -> bytes:
+    """`data` encrypted to native age recipients."""
+    import pyrage
+
+    keys = [pyrage.x25519.Recipient.from_str(text) for text in recipients]
+    return pyrage.encrypt(data, keys)
