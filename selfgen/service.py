@@ -264,7 +264,8 @@ def open_service(params: Params, models: Sequence[str], seed: int = 0) -> Iterat
             from selfgen.embedded.launch import running_server
 
             # The client's heavy imports happen while the server is starting.
-            threading.Thread(target=_import_client, daemon=True).start()
+            imports = threading.Thread(target=_import_client, daemon=True)
+            imports.start()
             with running_server(
                 list(dict.fromkeys(models)),
                 state_dir=state_dir(),
@@ -272,6 +273,7 @@ def open_service(params: Params, models: Sequence[str], seed: int = 0) -> Iterat
                 device=params.service.device,
                 dtype=params.service.dtype,
             ) as info:
+                imports.join()  # two threads must not import one lazy package at once
                 with _environment(info.base_url, info.api_key):
                     yield _checked(params, "embedded", info.base_url, info.api_key, journal, models)
         else:
