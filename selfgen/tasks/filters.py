@@ -254,7 +254,7 @@ def shortfall(funnel: Counter[str], wanted: int) -> str:
     """What to do about too few accepted tasks, in one line."""
     judged, accepted = funnel.total(), funnel["accepted"]
     if judged == 0:
-        return "no candidates to filter; run the generate stage, or raise generate.max_candidates"
+        return "no candidates to filter; run the generate stage, or raise generate.n_candidates"
     top = ", ".join(f"{reason} {n}" for reason, n in funnel.most_common(4) if reason != "accepted")
     if accepted == 0:
         return (
@@ -264,6 +264,6 @@ def shortfall(funnel: Counter[str], wanted: int) -> str:
     more = math.ceil((wanted - accepted) * judged / accepted)
     return (
         f"accepted {accepted} of the {wanted} tasks wanted from {judged} candidates, a yield of {accepted / judged:.2%} "
-        f"(rejected: {top}); at that yield about {more} more are needed: raise generate.max_candidates to at least "
+        f"(rejected: {top}); at that yield about {more} more are needed: raise generate.n_candidates to at least "
         f"{judged + more}; candidates and samples already paid for are re-used"
     )

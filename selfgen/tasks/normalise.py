@@ -17,23 +17,33 @@ _APOSTROPHES = re.compile("['\ue000]")
 _WORDS = re.compile(r"[^\W_]+(?:[./][0-9]+)?")
 _CAPITALISED = re.compile(r"[^\W\d_]+")
 _PRONOUNS = frozenset({"he", "she", "him", "her", "his", "hers", "himself", "herself"})
+# Sentence openers, which a small corpus may show only with their capital.
+_OPENERS = frozenset(
+    {"how", "what", "when", "where", "which", "who", "why", "if", "the", "a", "an", "in", "on", "at", "for", "each"}
+    | {"there", "this", "after", "it", "they", "his", "her", "he", "she", "one", "then", "find", "write", "calculate"}
+)
 NUMBER, NAME, PRONOUN = "#", "@", "%"
 
 
-def _tokens(folded: str, number: str | None) -> list[str]:
-    """Words of a folded text; each number as its likeliest value, or as `number` when that is given."""
+def _tokens(text: str, number: str | None) -> list[str]:
+    """Words of a text in normal form; each number as its likeliest value, or as `number` when that is given."""
+    folded = fold(text)
     out: list[str] = []
     at = 0
     for mention in mentions(folded):
-        out += _WORDS.findall(_APOSTROPHES.sub("", folded[at : mention.start]))
+        out += _words(folded[at : mention.start])
         out.append(str(mention.values[0]) if number is None else number)
         at = mention.end
-    return out + _WORDS.findall(_APOSTROPHES.sub("", folded[at:]))
+    return out + _words(folded[at:])
+
+
+def _words(folded: str) -> list[str]:
+    return _WORDS.findall(_APOSTROPHES.sub("", folded).replace("%", " percent "))
 
 
 def tokens(text: str) -> list[str]:
     """The words and numbers of a text in normal form, in order."""
-    return _tokens(fold(text).replace("%", " percent "), None)
+    return _tokens(text, None)
 
 
 def normalise(text: str) -> str:
@@ -60,7 +70,8 @@ class Masker:
         for text in texts:
             for word in _CAPITALISED.findall(text):
                 (lower if word.islower() else capital).add(fold(word))
-        return cls(frozenset(lower), frozenset(w for w in capital - lower if len(w) > 1))
+        common = lower | _OPENERS
+        return cls(frozenset(common), frozenset(w for w in capital - common if len(w) > 1))
 
     def tokens(self, text: str) -> list[str]:
         """The words of a text in normal form, numbers as `#`, names as `@`, gendered pronouns as `%`."""
@@ -68,7 +79,7 @@ class Masker:
         # A possessive loses its apostrophe in normal form: "janet's" becomes "janets".
         hidden = {w for name in named for w in (name, name + "s")}
         out: list[str] = []
-        for token in _tokens(fold(text).replace("%", " percent "), NUMBER):
+        for token in _tokens(text, NUMBER):
             if token in hidden or token in self.names or (token.endswith("s") and token[:-1] in self.names):
                 if not out or out[-1] != NAME:  # "Mary Ann" and "Mary" are one name each
                     out.append(NAME)

@@ -16,6 +16,8 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
 
 Value = int | Fraction
 
@@ -36,6 +38,7 @@ PLURALS = {f"{word}s": n for word, n in DENOMINATORS.items() if word != "half"} 
 ORDINAL_UNITS = frozenset(_numbered("first second third fourth fifth sixth seventh eighth ninth"))
 SUFFIXES = {"k": 10**3, "m": 10**6, "mn": 10**6, "bn": 10**9}
 CURRENCIES = frozenset(_numbered("us usd rs inr eur gbp cad aud nzd sgd hk hkd nt chf jpy cny rmb php r"))
+_STARTERS = frozenset({*UNITS, *TEENS, *TENS, *SCALES, "a", "an", "half", "quarter", "dozen"})
 MAX_DIGITS = 40  # a longer run is no label, and int() on a very long one is slow or refused
 
 _QUOTES = str.maketrans(
@@ -67,8 +70,7 @@ class Mention:
     values: tuple[Value, ...]
 
 
-@dataclass(frozen=True)
-class _Token:
+class _Token(NamedTuple):
     start: int
     end: int
     text: str
@@ -101,25 +103,24 @@ def fold(text: str) -> str:
     return _LATEX_GROUP.sub(",", unicodedata.normalize("NFKC", text).casefold())
 
 
-def mentions(folded: str) -> list[Mention]:
+@lru_cache(maxsize=8)  # one problem is read by several filters in a row
+def mentions(folded: str) -> tuple[Mention, ...]:
     """All numbers of a text that `fold` has seen, left to right, not overlapping."""
     tokens = [_Token(m.start(), m.end(), m[0], m[0][-1].isdigit()) for m in _TOKEN.finditer(folded)]
     found: list[Mention] = []
     reader = _Reader(folded, tokens)
     i = 0
     while i < len(tokens):
-        token = tokens[i]
-        mention: Mention | None = None
-        j = i + 1
-        if token.digits:
-            mentions_here, j = reader.digits(i)
-            found.extend(mentions_here)
-        else:
-            mention, j = reader.words(i)
+        if tokens[i].digits:
+            here, i = reader.digits(i)
+            found += here
+        elif tokens[i].text in _STARTERS:
+            mention, i = reader.words(i)
             if mention is not None:
                 found.append(mention)
-        i = j
-    return found
+        else:
+            i += 1
+    return tuple(found)
 
 
 class _Reader:

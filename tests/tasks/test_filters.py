@@ -233,7 +233,7 @@ def test_too_few_accepted_says_how_many_more_candidates_the_yield_asks_for():
     assert "\n" not in message
     assert "accepted 25 of the 40 tasks wanted from 100 candidates" in message
     assert "about 60 more" in message
-    assert "generate.max_candidates to at least 160" in message
+    assert "generate.n_candidates to at least 160" in message
 
 
 def test_too_few_accepted_yields_every_row_first():
