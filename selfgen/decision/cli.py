@@ -189,3 +189,50 @@ def _share(text: str, arm: str) -> float:
 def _short(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 70 else text[:67] + "..."
+
+
+@click.command()
+@click.argument("revisions", nargs=-1)
+@click.option(
+    "--ledger",
+    "ledger_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append the seeds to this hash-chained file.",
+)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Also write the result as JSON here.")
+@_JSON
+def seeds(revisions: tuple[str, ...], ledger_file: Path | None, out: Path | None, as_json: bool) -> None:
+    """What several seeds say: differences by seed, variance between seeds and items, the interval over seeds.
+
+    REVISIONS are DVC experiments, branches, tags, commits or `workspace`; default all experiments on this commit.
+
+    Example: dvc exp run --queue -S 'seed=0,1,2,3,4' && dvc queue start -j 2 && selfgen seeds --ledger seeds.jsonl
+    """
+    from selfgen.decision import ledger
+    from selfgen.decision import seeds as library
+    from selfgen.decision.collect import collect
+    from selfgen.params import parse
+    from selfgen.records import write_json
+
+    runs, notes = library.distinct(collect(Path("."), revisions))
+    rule = parse(dict(runs[0].params), runs[0].source).decision
+    result = library.analyse(runs, rule) | {"notes": notes}
+    if ledger_file:
+        plan = library.ledger_plan(runs, rule)
+        entries, new = ledger.append(ledger_file, plan, [library.ledger_seed(run, rule) for run in runs])
+        recorded = [entry.content for entry in entries[1:]]
+        result["ledger"] = {
+            "file": str(ledger_file),
+            "head": entries[-1].hash,
+            "new": new,
+            "seeds": [content["seed"] for content in recorded],
+            "evidence": {
+                c.id: library.criterion_evidence(
+                    c, [r["estimates"][c.id] for r in recorded], rule.alpha, len(rule.criteria)
+                )
+                for c in rule.criteria
+            },
+        }
+    if out:
+        write_json(out, result)
+    click.echo(json.dumps(result, indent=2, sort_keys=True) if as_json else "\n".join(library.lines(result)))
