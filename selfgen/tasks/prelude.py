@@ -38,55 +38,51 @@ def round(number, ndigits=None, *, _round=round, _type=type, _float=float, _int=
 """
 
 # CPython >= 3.12: Neumaier's compensated sum over floats; ints inside it are added without compensation
-# (bltinmodule.c, builtin_sum_impl).
+# (bltinmodule.c, builtin_sum_impl). Only a float result can differ, so the builtin goes first.
 _SUM: Final = """\
-def sum(iterable, /, start=0, *, _sum=sum, _type=type, _float=float, _int=int, _bool=bool, _str=str, _list=list):
-    if _type(start) is _str:
-        return _sum([], start)
+def sum(iterable, /, start=0, *, _sum=sum, _type=type, _range=range, _list=list, _float=float, _int=int, _bool=bool):
+    if _type(iterable) is _range:
+        return _sum(iterable, start)
+    items = _list(iterable)
+    total = _sum(items, start)
+    if _type(total) is not _float:
+        return total
     total = start
     extra = 0.0
-    for item in _list(iterable):
+    for item in items:
         kind = _type(item)
-        if _type(total) is _float:
-            if kind is _float:
-                after = total + item
-                if (-total if total < 0.0 else total) >= (-item if item < 0.0 else item):
-                    extra = extra + ((total - after) + item)
-                else:
-                    extra = extra + ((item - after) + total)
-                total = after
-                continue
-            if (kind is _int or kind is _bool) and -(2**63) <= item < 2**63:
-                total = total + item
-                continue
-            if extra != 0.0 and extra - extra == 0.0:
-                total = total + extra
+        if _type(total) is not _float:
+            total = total + item
+        elif kind is _float:
+            after = total + item
+            if (-total if total < 0.0 else total) >= (-item if item < 0.0 else item):
+                extra = extra + ((total - after) + item)
+            else:
+                extra = extra + ((item - after) + total)
+            total = after
+        elif (kind is _int or kind is _bool) and -(2**63) <= item < 2**63:
+            total = total + item
+        else:
+            total = (total + extra if extra != 0.0 and extra - extra == 0.0 else total) + item
             extra = 0.0
-        total = total + item
-    if extra != 0.0 and extra - extra == 0.0:
-        total = total + extra
-    return total
+    return total + extra if extra != 0.0 and extra - extra == 0.0 else total
 """
 
-# Judges the return value inside the sandbox, so that a giant or exotic value never crosses to the caller. The caller
-# checks again: a program that replaces this function gains nothing.
-_LABEL: Final = """\
-def _selfgen_label(value, _limit={limit}, _type=type, _int=int, _str=str):
-    if _type(value) is not _int:
-        return "bad_type " + _str(_type(value))
-    if -_limit <= value <= _limit:
-        return value
-    return "out_of_range"
-"""
 
-_CALL: Final = "\n\n_selfgen_label(solve())\n"
+def call(limit: int) -> str:
+    """The last line of a program. Its value is what `solve()` returned, if that is a number of at most `limit`.
+
+    Otherwise it is [True] for an int and [False] for another number, and for anything that is no number the comparison
+    raises: so no giant and no container crosses to the caller. The caller checks again and trusts none of it.
+    """
+    return f"_selfgen if -{limit} <= (_selfgen := solve()) <= {limit} else [type(_selfgen) is int]"
 
 
 def wrap(code: str, limit: int) -> str:
     """The whole program to feed: fixes for what `code` names, `code` itself, and the call whose value is the label."""
-    parts = [_LABEL.format(limit=limit)]
+    parts = []
     if "round" in code:
         parts.append(_ROUND)
     if "sum" in code:
         parts.append(_SUM)
-    return "".join([*parts, code, _CALL])
+    return "".join([*parts, code, "\n\n", call(limit), "\n"])

@@ -22,7 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from selfgen.tasks.prelude import wrap
+from selfgen.tasks.prelude import call, wrap
 from selfgen.tasks.reasons import STATUSES
 from selfgen.tasks.relay import Relays
 
@@ -197,14 +197,15 @@ def _run_in_pool(pool: Any, code: str) -> Outcome:
         except pydantic_monty.MontySyntaxError as error:
             return Outcome("syntax", detail=_line(str(error)))
         except pydantic_monty.MontyRuntimeError as error:
-            outcome = _classify(_line(error.display("type-msg")))
+            message = _line(error.display("type-msg"))
+            if message.startswith("TypeError: '<=' not supported") and _raised_by_the_call(error):
+                return Outcome("bad_type", detail=f"solve() returned {message.rpartition(' and ')[2]}")
+            outcome = _classify(message)
             if outcome.status in ("timeout", "memory"):
                 _kill(session.worker_pid)
             return outcome
         except UnicodeEncodeError:
             return Outcome("syntax", detail="the source holds an unpaired surrogate")
-        except ValueError as error:  # only a program that replaced the label check gets here
-            return Outcome("out_of_range", detail=_line(str(error)))
     return _judge(value)
 
 
@@ -220,20 +221,25 @@ def _kill(pid: int | None) -> None:
 
 
 def _line(text: str) -> str:
-    return " ".join(text[: 4 * DETAIL_LIMIT].split())[:DETAIL_LIMIT]
+    """One short printable line of whatever a program put into an exception: safe to show in a terminal."""
+    text = "".join(c if c.isprintable() else " " for c in text[: 4 * DETAIL_LIMIT])
+    return " ".join(text.split())[:DETAIL_LIMIT]
+
+
+def _raised_by_the_call(error: Any) -> bool:
+    frames = error.traceback()
+    return bool(frames) and frames[-1].source_line == call(LABEL_LIMIT)
 
 
 def _judge(value: object) -> Outcome:
     """Outcome of a value that came back; trusts nothing that ran inside."""
-    if type(value) is int:
-        if abs(value) <= LABEL_LIMIT:
-            return Outcome("ok", value)
-        return Outcome("out_of_range", detail=f"an int of {value.bit_length()} bits")
-    if type(value) is str and value == "out_of_range":
+    if type(value) is int and abs(value) <= LABEL_LIMIT:
+        return Outcome("ok", value)
+    if type(value) is int or (type(value) is list and value == [True]):
         return Outcome("out_of_range", detail=f"an int beyond {LABEL_LIMIT}")
-    if type(value) is str and value.startswith("bad_type "):
-        return Outcome("bad_type", detail=_line(f"solve() returned {value.removeprefix('bad_type ')}"))
-    return Outcome("bad_type", detail=f"the label check was replaced; a {type(value).__name__} came back")
+    if type(value) is list and value == [False]:
+        return Outcome("bad_type", detail="solve() returned a float beyond the range of labels")
+    return Outcome("bad_type", detail=f"solve() returned {type(value).__name__!r}")
 
 
 _NAME = re.compile(r"NameError: name '(\w+)' is not defined")
