@@ -12,13 +12,15 @@ import hashlib
 import json
 import math
 import tempfile
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from selfgen.errors import GateError, ServiceError
+from selfgen.errors import GateError
 from selfgen.records import dumps
 from selfgen.training import sent
 from selfgen.training.arms import Start
@@ -126,14 +128,12 @@ def require(preflight: Preflight) -> None:
 def make_start(params: Params, service: Service, seed: int) -> Start:
     """Create ONE LoRA client with the seed, save its state, and hash its adapter."""
     name = f"start-{seed}"
-    try:
+    with _service_errors(params.model.name):
         client = service.client.create_lora_training_client(
             params.model.name, rank=params.model.lora_rank, seed=seed
         ).result()
         state = client.save_state(name).result()
         sampler = client.save_weights_for_sampler(name).result()
-    except Exception as error:
-        raise _service_error(error, params.model.name) from None
     with tempfile.TemporaryDirectory() as folder:
         digest = export_adapter(service, state.path, sampler.path, Path(folder) / "start")
     return Start(seed, state.path, digest)
@@ -173,14 +173,12 @@ def compare_twins(
     """Equality of two clients before and after one identical step, that the step moved them, and what it sent."""
     tolerance = params.preflight.logprob_tolerance
     batch = fixed_batch()
-    try:
+    with _service_errors(params.model.name):
         before = [logprobs(client, batch) for client in (first, second)]
         with sent.observing() as observer:
             for client in (first, second):
                 _step(params, client, batch, before[0])
         after = [logprobs(client, batch) for client in (first, second)]
-    except Exception as error:
-        raise _service_error(error, params.model.name) from None
     return [
         check_equal(f"equal_before_update[{seed}]", before[0], before[1], tolerance, "two fresh clients"),
         check_equal(f"equal_after_step[{seed}]", after[0], after[1], tolerance, "two clients after one identical step"),
@@ -303,10 +301,8 @@ def _datum(tokens: list[int], importance: tuple[list[float], float] | None) -> t
 
 
 def _client(service: Service, path: str) -> tinker.TrainingClient:
-    try:
+    with _service_errors(path):
         return service.client.create_training_client_from_state(path).result()
-    except Exception as error:
-        raise _service_error(error, path) from None
 
 
 def _optimizer(records: Iterable[sent.Sent], info: Any) -> tuple[dict[str, Any], str | None]:
@@ -324,7 +320,15 @@ def _number(value: int | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _service_error(error: Exception, where: str) -> ServiceError:
+@contextmanager
+def _service_errors(where: str) -> Iterator[None]:
+    import tinker
+
     from selfgen.service import as_service_error
 
-    return error if isinstance(error, ServiceError) else as_service_error(error, where)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    except (tinker.TinkerError, OSError) as error:
+        raise as_service_error(error, where) from None
