@@ -70,7 +70,10 @@ def power(
         from selfgen.decision.pairing import pair, read_arms
 
         rows = pair(read_arms(dict(_pair(f) for f in row_files)))
-        assumed = {arm: float(rows.mean(arm)) for arm in rows.scores} | assumed
+        half = 0.5 / rows.n  # an arm that got all or nothing right in a small pilot is not known to always do so
+        weighed = {arm for c in rule.criteria for arm in c.weights} & rows.scores.keys()
+        seen = {arm: min(max(float(rows.mean(arm)), half), 1 - half) for arm in weighed}
+        assumed = seen | assumed
         treated, reference = library.treated_arms(rule)[0], library.reference_arm(rule)
         if not discordances and {treated, reference} <= rows.scores.keys():
             discordances = (observed(rows.scores, list(rows.scores)).discordance(treated, reference),)

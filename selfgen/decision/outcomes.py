@@ -17,8 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from selfgen.errors import ParamsError
-
 # Trapezoid nodes over +-9 standard deviations; spacing 0.0045 resolves the step of width 0.01 at MAX_RHO.
 _NODES = np.linspace(-9.0, 9.0, 4001)
 _DENSITY = np.exp(-(_NODES**2) / 2)
@@ -47,14 +45,13 @@ class Outcomes:
 def copula(accuracies: Mapping[str, float], discordance: float, pair: tuple[str, str]) -> Outcomes | None:
     """The one-factor law with these accuracies and this discordance between the two arms of `pair`.
 
-    Returns None where no such law exists: discordance is at least the difference of the two accuracies, and at
-    most what independent arms show.
+    Returns None where no such law exists: accuracies lie strictly between 0 and 1, discordance is at least the
+    difference of the two, and at most what independent arms show.
     """
     from scipy.special import ndtri
 
-    for arm, accuracy in accuracies.items():
-        if not 0 < accuracy < 1:
-            raise ParamsError(f"accuracy of {arm}: {accuracy} must lie strictly between 0 and 1")
+    if not all(0 < accuracy < 1 for accuracy in accuracies.values()):
+        return None
     arms = tuple(accuracies)
     limits = np.array([ndtri(accuracies[a]) for a in arms])
     i, j = arms.index(pair[0]), arms.index(pair[1])

@@ -183,11 +183,16 @@ def power(
     m = len(params.criteria)
     treated, reference = treated_arms(params), reference_arm(params)
     arms = list(dict.fromkeys(arm for c in params.criteria for arm in c.weights))
+    for arm, accuracy in (accuracies or {}).items():
+        if arm not in arms:
+            raise ParamsError(f"accuracy of {arm}: no criterion weighs this arm; they weigh {', '.join(arms)}")
+        if not 0 < accuracy < 1:
+            raise ParamsError(f"accuracy of {arm}: {accuracy} must lie strictly between 0 and 1")
     assumed = {arm: (accuracies or {}).get(arm, 0.5 if arm == "base" else 0.6) for arm in arms}
     scenarios = []
     for k, (difference, discordance) in enumerate((d, q) for d in differences for q in discordances):
         here = assumed | dict.fromkeys(treated, assumed[reference] + difference)
-        outcomes = copula(here, discordance, (treated[0], reference)) if all(0 < a < 1 for a in here.values()) else None
+        outcomes = copula(here, discordance, (treated[0], reference))
         row: dict[str, Any] = {"difference": difference, "discordance": discordance, "feasible": outcomes is not None}
         if outcomes is not None:
             row["criteria"] = [_criterion_row(c, outcomes, n, params.alpha, m) for c in params.criteria]

@@ -75,7 +75,7 @@ def test_components_by_hand():
 
 
 def test_runs_that_differ_in_more_than_the_seed_are_never_pooled():
-    with pytest.raises(DataError, match="exp-0 and exp-1 differ in train.lr, not only in seed"):
+    with pytest.raises(DataError, match=r"exp-0 and exp-1 differ in train\.lr, not only in seed"):
         distinct([run(0, params={"train": {"lr": 1}}), run(1, params={"train": {"lr": 2}})])
     with pytest.raises(DataError, match="different items"):
         distinct([run(0), run(1, n=N + 1)])
