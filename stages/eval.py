@@ -23,11 +23,9 @@ DATA = Path("data")
 def main(arm: str) -> None:
     """Write data/eval/ARM/rows.jsonl and metrics/eval/ARM.json; `base` is the untrained model."""
     params, began = load(), time.monotonic()
-    items, out, trained = (
-        list(read_jsonl(DATA / "curated/test.jsonl", CuratedRow)),
-        DATA / "eval" / arm,
-        DATA / "train" / arm,
-    )
+    out, trained = DATA / "eval" / arm, DATA / "train" / arm
+    files = {"rows": DATA / "curated/test.jsonl", "transfer": DATA / "curated/transfer.jsonl"}
+    sets = {name: list(read_jsonl(path, CuratedRow)) for name, path in files.items()}
     checkpoint = digest = None
     if arm != "base":
         digest = read_json(trained / "checkpoint.json")["digest"]
