@@ -113,9 +113,9 @@ EXAMPLES: Final = (
     ),
     Example(
         "a parking lot",
-        "A parking lot has 5 levels with 60 spaces each. In the morning 3 levels are full and the other levels are half "
+        "A parking lot has 5 levels with 60 spaces each. In the morning 3 levels are full and the other levels are one third "
         "full. How many spaces are free?",
-        "def solve():\n    half_full = 5 - 3\n    return half_full * 60 // 2",
+        "def solve():\n    spaces = (5 - 3) * 60\n    return spaces - spaces // 3",
     ),
     Example(
         "a bicycle tour",

@@ -12,7 +12,6 @@ from arithmetic import compensated_sum, program, reference
 
 from selfgen.tasks.sandbox import LABEL_LIMIT, Sandbox
 
-
 PROGRAMS = 20_000
 
 

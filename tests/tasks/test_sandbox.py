@@ -21,7 +21,6 @@ from selfgen.tasks import sandbox as module
 from selfgen.tasks.reasons import EXECUTION_REASONS, STATUSES, execution_reason
 from selfgen.tasks.sandbox import LABEL_LIMIT, SOURCE_LIMIT, Outcome, Sandbox, run_solve
 
-
 DEADLINE_S = 2.5
 
 
