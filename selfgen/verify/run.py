@@ -77,7 +77,7 @@ class Run:
     @cached_property
     def raw_params(self) -> dict[str, Any]:
         """params.yaml as plain values, for comparison with what dvc.lock recorded."""
-        return yaml.safe_load((self.root / "params.yaml").read_text(encoding="utf-8"))
+        return load_yaml(self.root / "params.yaml")
 
     @cached_property
     def lock(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Run:
         """
         path = self.root / "dvc.lock"
         try:
-            return dict(yaml.safe_load(path.read_text(encoding="utf-8"))["stages"])
+            return dict(load_yaml(path)["stages"])
         except FileNotFoundError:
             raise DataError(f"{path}: no such file; run `dvc repro`, or verify a revision that has one") from None
         except (yaml.YAMLError, TypeError, KeyError, ValueError):
@@ -123,6 +123,11 @@ class Run:
     def index(self) -> OverlapIndex:
         """The evaluation questions, for overlap detectors."""
         return OverlapIndex.build(self.test_rows)
+
+
+def load_yaml(path: Path) -> Any:
+    """A YAML file, with libyaml where it is there: dvc.lock is long."""
+    return yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def broken(message: str) -> VerifyError:

@@ -46,8 +46,8 @@ from selfgen.verify.files import md5
 
 REPO = Path(__file__).resolve().parents[2]
 N_CANDIDATES, N_TRAIN, N_TEST = 90, 40, 60
-THINGS = "pencils apples marbles stickers cookies books shells stamps coins cards".split()
-NAMES = "Maya Omar Lena Piotr Ana Kofi Yuki Ines Tariq Nadia".split()
+THINGS = ["pencils", "apples", "marbles", "stickers", "cookies", "books", "shells", "stamps", "coins", "cards"]
+NAMES = ["Maya", "Omar", "Lena", "Piotr", "Ana", "Kofi", "Yuki", "Ines", "Tariq", "Nadia"]
 
 
 def noise(*parts: object) -> int:
@@ -90,15 +90,27 @@ def params(root: Path) -> Params:
 def build(root: Path) -> Params:
     """Write a whole run under `root`; returns its params."""
     p = params(root)
-    (root / "data").mkdir(exist_ok=True)
-    for name in (repair.QUARANTINE, repair.ADJUDICATIONS):
-        (root / "data" / name).touch()
-    (root / "data" / repair.ROUNDS).mkdir(exist_ok=True)
-    (root / "data" / repair.ROUNDS / "README.md").write_text("rounds\n")
-    curated(root, p)
-    generate(root, p)
+    prepare(root, p)
     filter_tasks(root, p)
     audit_tasks(root, p)
+    finish(root, p)
+    return p
+
+
+def prepare(root: Path, p: Params) -> None:
+    """What comes before the filter, and the git-tracked rulings, empty."""
+    (root / "data" / repair.ROUNDS).mkdir(parents=True, exist_ok=True)
+    (root / "data" / repair.ROUNDS / "README.md").write_text("rounds\n")
+    for name in (repair.QUARANTINE, repair.ADJUDICATIONS):
+        (root / "data" / name).touch()
+    for name in yaml.safe_load((REPO / "dvc.yaml").read_text(encoding="utf-8"))["stages"]["code"]["outs"]:
+        write_json(root / name, {})
+    curated(root, p)
+    generate(root, p)
+
+
+def finish(root: Path, p: Params) -> None:
+    """What comes after a passed audit."""
     check_starts(root, p)
     for arm in p.arms:
         select(root, p, arm)
@@ -110,7 +122,6 @@ def build(root: Path) -> Params:
         evaluate(root, p, arm, 0.3 + 0.1 * place)
     decide(root, p)
     lock(root)
-    return p
 
 
 SERVICE = {"kind": "embedded", "base_url_sha256": None, "models": ["selfgen/policy"]}
@@ -431,7 +442,11 @@ def lock(root: Path) -> None:
             }
             if entry["outs"]:
                 stages[name if key is None else f"{name}@{key}"] = entry
-    (root / "dvc.lock").write_text(yaml.safe_dump({"schema": "2.0", "stages": stages}, sort_keys=False))
+    (root / "dvc.lock").write_text(
+        yaml.dump(
+            {"schema": "2.0", "stages": stages}, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False
+        )
+    )
 
 
 def _entry(root: Path, path: str) -> dict[str, Any]:
