@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-WIDE, NARROW = 5.4, 4.2
+WIDE, NARROW = 4.8, 3.4
 # Placeholder -> CSS variable. Any colour no chart draws with by itself would do.
 _THEME = {"#010101": "--ink", "#020202": "--soft", "#030303": "--line", "#040404": "--panel"}
 ARM_COLOURS = 7
@@ -37,8 +37,8 @@ _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "selfgen",
     "font.family": "sans-serif",
-    "font.size": 10,
-    "axes.titlesize": 10,
+    "font.size": 9,
+    "axes.titlesize": 9.5,
     "axes.titlelocation": "left",
     "axes.labelsize": 9,
     "axes.edgecolor": LINE,
@@ -80,7 +80,7 @@ def criteria(found: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> str:
             axes.plot([margin, margin], [y - 0.28, y + 0.28], color=INK, linewidth=2)
             axes.plot([100 * c["lower"], 100 * c["upper"]], [y, y], color=colour, linewidth=3, solid_capstyle="butt")
             axes.plot([100 * c["estimate"]], [y], "o", color=colour, markersize=8)
-            axes.text(low - pad, y - 0.36, label, va="bottom", fontsize=9.5)
+            axes.text(low - pad, y - 0.36, label, va="bottom", fontsize=9)
             axes.plot([0, 0], [y - 0.28, y + 0.28], color=SOFT, linewidth=0.8, linestyle=(0, (2, 2)))
         axes.set_yticks([])
         axes.grid(visible=False)
@@ -105,7 +105,7 @@ def accuracies(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def curves(name: str, title: str, unit: str, series: Mapping[str, tuple[int, Sequence[float], Sequence[float]]]) -> str:
     """One step metric of all arms on one axis; `series` maps arm to (colour index, steps, values)."""
-    with _Figure(NARROW, 2.5) as (figure, axes):
+    with _Figure(NARROW, 2.1) as (figure, axes):
         from matplotlib.ticker import MaxNLocator
 
         for index, steps, values in series.values():
@@ -144,7 +144,7 @@ def bars(name: str, title: str, unit: str, rows: Sequence[tuple[str, float]], hi
 
 def histogram(name: str, title: str, unit: str, values: Sequence[float], bins: Sequence[float], note: str = "") -> str:
     """Counts of values in half-open bins [a, b); the last bin includes its right edge."""
-    with _Figure(NARROW, 2.3) as (figure, axes):
+    with _Figure(NARROW, 2.0) as (figure, axes):
         axes.hist(values, bins=list(bins), color=ARMS[2], edgecolor=PANEL, linewidth=0.8)
         axes.set_title(title)
         axes.set_xlabel(unit)

@@ -15,6 +15,7 @@ from selfgen.report.run import BASE, Run, draw_key
 
 SHOWN_FLIPS = 20  # of each direction and pair of arms; `selfgen show item ID` shows any
 ALPHA = 0.05
+DIFFERENCES = (-0.05, 0.0, 0.03, 0.05, 0.08, 0.1)  # hypothetical true differences, treated minus curated
 
 
 @dataclass(frozen=True)
@@ -113,11 +114,41 @@ def sensitivity(run: Run) -> dict[str, Any] | None:
     return analyse(pair(rows), run.params.decision)
 
 
-def power(run: Run) -> list[str]:
-    """What each criterion needed to see, at this number of test items, in sentences."""
+def thresholds(run: Run) -> list[dict[str, Any]]:
+    """What each criterion needed to see, at this number of test items: its decisive observed values."""
     if not run.items:
         return []
     from selfgen.decision.power import describe
 
     rule = run.params.decision
-    return [describe(c, len(run.items), rule.alpha, len(rule.criteria))["sentence"] for c in rule.criteria]
+    return [
+        describe(c, len(run.items), rule.alpha, len(rule.criteria)) | {"sum": weights(c.weights)} for c in rule.criteria
+    ]
+
+
+def power(run: Run) -> dict[str, Any] | None:
+    """The chance of each verdict if the true difference were this or that, and the items that 80 % would take.
+
+    Reference accuracies and discordance are the observed ones; the true differences are hypothetical, so this is not
+    the (circular) power at the observed difference. None where the arms of the registered plan were not evaluated.
+    """
+    if run.decision is None or not {BASE, CURATED, TREATED} <= run.evaluations.keys():
+        return None
+    from selfgen.decision.power import power as ask
+    from selfgen.errors import ParamsError
+
+    known = {arm: entry["accuracy"] for arm, entry in run.decision["accuracies"].items() if arm != TREATED}
+    pair = compare(run.evaluations, TREATED, CURATED)
+    discordance = (len(pair.gained) + len(pair.lost)) / pair.n
+    try:
+        found = ask(
+            run.params.decision,
+            pair.n,
+            accuracies=known,
+            differences=DIFFERENCES,
+            discordances=[discordance],
+            draws=5_000,
+        )
+    except ParamsError:
+        return None  # criteria without one treated and one reference arm: the question has no answer
+    return found | {"discordance": discordance}

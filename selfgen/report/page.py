@@ -15,7 +15,7 @@ SECTIONS = (
     ("accuracy", "Accuracy", "always"),
     ("flips", "Item flips", "flips"),
     ("sensitivity", "Sensitivity", "sensitivity"),
-    ("power", "Power", "power"),
+    ("power", "Power", "thresholds"),
     ("training", "Training", "curves"),
     ("funnel", "Funnel", "funnel"),
     ("tasks", "Tasks", "sample"),
@@ -46,12 +46,14 @@ def sections(run: Run) -> dict[str, Any]:
         "params": run.params,
         "claim": claim.make(run),
         "decision": run.decision,
+        "items": len(run.items),
         "criteria": criteria,
         "criteria_chart": outcome.criteria_chart(criteria) if criteria else None,
         "accuracies": accuracies,
         "accuracy_chart": charts.accuracies(accuracies) if accuracies else None,
         "flips": outcome.flips(run),
         "sensitivity": outcome.sensitivity(run),
+        "thresholds": outcome.thresholds(run),
         "power": outcome.power(run),
         "curves": curves,
         "legend": [
@@ -110,6 +112,7 @@ def origin(run: Run) -> list[tuple[str, str]]:
 def environment() -> Any:
     """The templates' environment: everything is escaped, and a name that does not exist is an error."""
     import jinja2
+    import markupsafe
 
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("selfgen.report"),
@@ -122,4 +125,5 @@ def environment() -> Any:
     for name in ("percent", "points", "count", "number", "duration", "short", "foreign"):
         made.filters[name] = getattr(formats, name)
     made.filters["allowed"] = conduct.allowed
+    made.filters["breakable"] = lambda name: markupsafe.Markup(str(markupsafe.escape(name)).replace("_", "_<wbr>"))
     return made

@@ -98,9 +98,14 @@ def load(root: str | Path, params: Params, *, partial: bool = False) -> Run:
         return lambda path: list(read_jsonl(path, kind))
 
     def by_arm(arms: Iterable[str], place: str, read: Callable[[Path], T]) -> dict[str, T]:
-        paths = {arm: data / place.format(arm=arm) for arm in arms}
-        found = {arm: optional(path, lambda p: [read(p)], []) for arm, path in paths.items()}
-        return {arm: value[0] for arm, value in found.items() if value}
+        found: dict[str, T] = {}
+        for arm in arms:
+            path = data / place.format(arm=arm)
+            if partial and not path.exists():
+                missing.append(path.relative_to(root).as_posix())
+            else:
+                found[arm] = read(path)
+        return found
 
     return Run(
         root=root,
