@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -10,16 +12,31 @@ from selfgen.embedded.config import DecoderConfig
 
 
 class PackedCausal:
-    """Each sequence attends to itself; lengths [sequences] tile the packed rows. Optionally keeps k and v per layer."""
+    """Each sequence attends to itself; `lengths` tile the rows. Optionally keeps k and v per layer.
 
-    def __init__(self, config: DecoderConfig, lengths: list[int], keep: bool = False):
+    With `index` (the row of each token of each sequence) several sequences may share rows; `first` then says, for each
+    row, which token's result to take.
+    """
+
+    def __init__(
+        self,
+        config: DecoderConfig,
+        lengths: Sequence[int],
+        keep: bool = False,
+        index: Tensor | None = None,
+        first: Tensor | None = None,
+    ):
         self.config = config
-        self.lengths = lengths
+        self.lengths = list(lengths)
+        self.index = index
+        self.first = first
         self.kept: list[tuple[Tensor, Tensor]] | None = [] if keep else None
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if self.kept is not None:
             self.kept.append((k, v))
+        if self.index is not None:
+            q, k, v = q[self.index], k[self.index], v[self.index]
         grouped = self.config.heads != self.config.kv_heads
         parts = []
         for q_i, k_i, v_i in zip(q.split(self.lengths), k.split(self.lengths), v.split(self.lengths), strict=True):
@@ -31,7 +48,8 @@ class PackedCausal:
                 enable_gqa=grouped,
             )
             parts.append(out.squeeze(0).transpose(0, 1).flatten(1))
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        result = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return result if self.first is None else result[self.first]
 
 
 class SlotCache:

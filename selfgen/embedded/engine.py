@@ -181,7 +181,7 @@ class Engine:
     ) -> str:
         live = self.live(run_id)
         run = live.run
-        flat = run.leaf.detach().cpu()
+        flat = run.flat.detach().cpu()
         tensors = run.layout.named(flat)
         meta = {
             "base_model": live.base.name,

@@ -64,6 +64,13 @@ OPTIONS = {
 }
 
 
+def live(name: str, inputs: Inputs) -> Tensor:
+    """Which tokens [tokens] can have a gradient: the rest of a prompt need not be differentiated."""
+    if name == "dro":
+        return torch.ones(len(inputs["advantages"]), dtype=torch.bool, device=inputs["advantages"].device)
+    return inputs["weights" if name == "cross_entropy" else "advantages"].ne(0).any(dim=1)
+
+
 def check(name: str, config: Config) -> None:
     """Refuse an unknown loss or option, naming what is accepted."""
     if name not in LOSSES:

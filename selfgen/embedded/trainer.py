@@ -15,6 +15,7 @@ from selfgen.embedded.attention import PackedCausal
 from selfgen.embedded.decoder import Decoder
 from selfgen.embedded.errors import RequestError
 from selfgen.embedded.lora import Layout, TrainingLora
+from selfgen.embedded.packing import Packing, pack
 
 LOGIT_BUDGET = 16 << 20  # elements of one logits slice; bounds memory for large vocabularies
 
@@ -46,9 +47,10 @@ class TrainingRun:
     def __init__(self, decoder: Decoder, layout: Layout, flat: Tensor):
         self.decoder = decoder
         self.layout = layout
-        self.leaf = flat.to(decoder.device).clone().requires_grad_(True)
-        self.first = torch.zeros_like(self.leaf, requires_grad=False)
-        self.second = torch.zeros_like(self.first)
+        self.flat = flat.to(decoder.device, torch.float32).detach().clone()
+        self.grad: Tensor | None = None
+        self.first = torch.zeros_like(self.flat)
+        self.second = torch.zeros_like(self.flat)
         self.step = 0
 
     def forward_backward(
@@ -56,108 +58,107 @@ class TrainingRun:
     ) -> tuple[float, list[np.ndarray]]:
         """Sum of the loss and each datum's target log-probabilities; adds to the gradient when `backward`.
 
-        Sequences are sorted by length and cut into micro-batches of at most `budget` tokens. The order, and with it
-        every rounding, depends on the request alone.
+        Sequences are packed into micro-batches of at most `budget` tokens. The packing, and with it every rounding,
+        depends on the request alone.
         """
         losses.check(loss_fn, config)
         check_data(data, loss_fn, self.decoder.config.vocab_size, self.decoder.config.context)
-        order = sorted(range(len(data)), key=lambda i: (len(data[i].tokens), i))
         logps: list[np.ndarray] = [np.empty(0)] * len(data)
         total = 0.0
-        for batch in micro_batches(order, [len(d.tokens) for d in data], budget):
-            loss, outputs = self._micro_batch([data[i] for i in batch], loss_fn, config, backward)
+        for packing in pack([d.tokens for d in data], budget):
+            loss, outputs, grad = self._micro_batch(packing, data, loss_fn, config, backward)
             total += loss
-            for i, output in zip(batch, outputs, strict=True):
+            for i, output in zip(packing.members, outputs, strict=True):
                 logps[i] = output
+            if grad is not None:
+                self.grad = grad if self.grad is None else self.grad.add_(grad)
         return total, logps
 
     def _micro_batch(
-        self, data: list[Datum], loss_fn: str, config: Mapping[str, float], backward: bool
-    ) -> tuple[float, list[np.ndarray]]:
+        self, packing: Packing, data: list[Datum], loss_fn: str, config: Mapping[str, float], backward: bool
+    ) -> tuple[float, list[np.ndarray], Tensor | None]:
+        """Loss, log-probabilities of each member, and the gradient of one micro-batch."""
         decoder = self.decoder
         device = decoder.device
-        lengths = [len(d.tokens) for d in data]
-        tokens = torch.from_numpy(np.concatenate([d.tokens for d in data]).astype(np.int64)).to(device)
-        positions = torch.cat([torch.arange(n, device=device) for n in lengths])
-        width = max(d.targets.shape[1] if d.targets.ndim == 2 else 1 for d in data)
-        targets = torch.from_numpy(np.concatenate([widen(d.targets, width) for d in data]).astype(np.int64)).to(device)
-        names = losses.FIELDS[loss_fn]
-        fields = {
-            name: torch.from_numpy(
-                np.concatenate([widen(d.fields[name], width) for d in data]).astype(np.float32, copy=False)
-            ).to(device)
-            for name in names
-        }
+        leaf = self.flat.detach().requires_grad_(backward)
+        batch = [data[i] for i in packing.members]
+        width = max(d.targets.shape[1] if d.targets.ndim == 2 else 1 for d in batch)
+        # Places (tokens of members) sorted by the row that computes them, so that a slice of rows is a slice of places.
+        order = np.argsort(packing.index, kind="stable")
+        rows = torch.from_numpy(packing.index[order]).to(device)
+
+        def gathered(arrays: list[np.ndarray], dtype: type) -> Tensor:
+            values = np.concatenate([widen(a, width) for a in arrays])[order]
+            return torch.from_numpy(values.astype(dtype, copy=False)).to(device)
+
+        targets = gathered([d.targets for d in batch], np.int64)
+        fields = {n: gathered([d.fields[n] for d in batch], np.float32) for n in losses.FIELDS[loss_fn]}
+        index = torch.from_numpy(packing.index).to(device) if packing.shares else None
+        first = torch.from_numpy(packing.first).to(device) if packing.shares else None
+        attend = PackedCausal(decoder.config, packing.lengths, index=index, first=first)
+        positions = torch.from_numpy(packing.positions).to(device)
         with torch.set_grad_enabled(backward):
-            lora = TrainingLora(self.layout, self.leaf, decoder.dtype)
-            hidden = decoder.forward(tokens, decoder.rope(positions), PackedCausal(decoder.config, lengths), lora)
-        rest = hidden.detach().requires_grad_(backward)
-        live = (fields["weights"] if "weights" in fields else fields["advantages"]).ne(0).any(dim=1)
-        if loss_fn == "dro":
-            live = torch.ones_like(live)
+            lora = TrainingLora(self.layout, leaf, decoder.dtype)
+            tokens = torch.from_numpy(packing.tokens).to(device)
+            hidden = decoder.forward(tokens, decoder.rope(positions), attend, lora)
+        # Each slice of rows goes through the vocabulary and back on its own: logits of a whole batch may not fit.
+        top = hidden.detach().requires_grad_(backward)
         logp = torch.empty(targets.shape, device=device)
-        losses_sum = 0.0
-        rows_per_slice = max(16, LOGIT_BUDGET // decoder.config.vocab_size)
-        for needs_grad in (False, True):
-            rows = torch.nonzero(live if needs_grad else ~live).squeeze(1)
-            for part in rows.split(rows_per_slice):
+        live = losses.live(loss_fn, fields)
+        live_rows = torch.zeros(len(packing.tokens), dtype=torch.bool, device=device)
+        live_rows[rows[live]] = True
+        loss_sum = 0.0
+        for needs_grad in (True, False):
+            chosen = torch.nonzero(live_rows if needs_grad else ~live_rows).squeeze(1)
+            for part in chosen.split(max(16, LOGIT_BUDGET // decoder.config.vocab_size)):
+                local = torch.full((len(packing.tokens),), -1, dtype=torch.long, device=device)
+                local[part] = torch.arange(len(part), device=device)
+                places = torch.nonzero(local[rows] >= 0).squeeze(1)
                 with torch.set_grad_enabled(needs_grad and backward):
-                    head = TrainingLora(self.layout, self.leaf, decoder.dtype) if needs_grad and backward else lora
-                    scores = decoder.logits(rest[part], head)
-                    part_logp = scores.gather(1, targets[part]) - torch.logsumexp(scores, dim=1, keepdim=True)
-                    inputs = {name: field[part] for name, field in fields.items()}
+                    head = TrainingLora(self.layout, leaf, decoder.dtype) if needs_grad and backward else lora
+                    scores = decoder.logits(top[part], head)
+                    norms = torch.logsumexp(scores, dim=1)
+                    at = local[rows[places]].unsqueeze(1)
+                    part_logp = scores[at, targets[places]] - norms[at]
+                    inputs = {name: field[places] for name, field in fields.items()}
                     loss = losses.LOSSES[loss_fn](part_logp, inputs, config).sum()
                 if needs_grad and backward:
                     loss.backward()
-                logp[part] = part_logp.detach()
-                losses_sum += float(loss.detach())
-        if backward and rest.grad is not None:
-            hidden.backward(rest.grad)
-        flat = logp.cpu().numpy()
+                logp[places] = part_logp.detach()
+                loss_sum += float(loss.detach())
+        if backward and top.grad is not None:
+            hidden.backward(top.grad)
+        flat = np.empty(targets.shape, dtype=np.float32)
+        flat[order] = logp.cpu().numpy()
         outputs, start = [], 0
-        for datum in data:
-            stop = start + len(datum.tokens)
-            piece = flat[start:stop]
+        for datum, length in zip(batch, packing.lengths, strict=True):
+            piece = flat[start : start + length]
             outputs.append(piece[:, : datum.targets.shape[1]] if datum.targets.ndim == 2 else piece[:, 0])
-            start = stop
-        return losses_sum, outputs
+            start += length
+        return loss_sum, outputs, leaf.grad
 
     def optim_step(self, params: AdamParams) -> dict[str, float]:
         """One Adam step (Kingma & Ba 2015, bias-corrected; decoupled decay) on the accumulated gradient, then clear it.
 
         Returns the gradient norm before clipping. A step without any backward pass uses a zero gradient.
         """
-        grad = self.leaf.grad if self.leaf.grad is not None else torch.zeros_like(self.first)
+        grad = self.grad if self.grad is not None else torch.zeros_like(self.first)
         norm = float(torch.linalg.vector_norm(grad, dtype=torch.float64))
         if not math.isfinite(norm):
-            self.leaf.grad = None
+            self.grad = None
             raise RequestError("the gradient is not finite; the step was not taken and the gradient was cleared")
         if 0 < params.grad_clip_norm < norm:
             grad = grad * (params.grad_clip_norm / norm)
         self.step += 1
-        with torch.no_grad():
-            self.first.mul_(params.beta1).add_(grad, alpha=1 - params.beta1)
-            self.second.mul_(params.beta2).addcmul_(grad, grad, value=1 - params.beta2)
-            if params.weight_decay:
-                self.leaf.mul_(1 - params.learning_rate * params.weight_decay)
-            first_scale = params.learning_rate / (1 - params.beta1**self.step)
-            denominator = self.second.div(1 - params.beta2**self.step).sqrt_().add_(params.eps)
-            self.leaf.addcdiv_(self.first, denominator, value=-first_scale)
-        self.leaf.grad = None
+        self.first.mul_(params.beta1).add_(grad, alpha=1 - params.beta1)
+        self.second.mul_(params.beta2).addcmul_(grad, grad, value=1 - params.beta2)
+        if params.weight_decay:
+            self.flat.mul_(1 - params.learning_rate * params.weight_decay)
+        scale = params.learning_rate / (1 - params.beta1**self.step)
+        denominator = self.second.div(1 - params.beta2**self.step).sqrt_().add_(params.eps)
+        self.flat.addcdiv_(self.first, denominator, value=-scale)
+        self.grad = None
         return {"unclipped_grad_l2:mean": norm}
-
-
-def micro_batches(order: list[int], lengths: list[int], budget: int) -> list[list[int]]:
-    """Cut `order` into runs of at most `budget` tokens; a longer sequence stands alone."""
-    batches: list[list[int]] = []
-    used = budget + 1
-    for i in order:
-        if used + lengths[i] > budget:
-            batches.append([])
-            used = 0
-        batches[-1].append(i)
-        used += lengths[i]
-    return batches
 
 
 def widen(values: np.ndarray, width: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from selfgen.embedded.config import content_digest
 from selfgen.embedded.decoder import Decoder
 from selfgen.embedded.errors import RequestError
 from selfgen.embedded.lora import ALPHA, Layout, LoraSpec
-from selfgen.embedded.trainer import AdamParams, Datum, TrainingRun, micro_batches
+from selfgen.embedded.trainer import AdamParams, Datum, TrainingRun
 
 RANK = 4
 
@@ -106,7 +106,7 @@ CASES = [
 def test_loss_logprobs_and_gradient_equal_float64(decoder: Decoder, tiny, loss_fn: str, config: dict) -> None:
     run = run_of(decoder, tiny)
     data = make_data(loss_fn)
-    reference = Reference(tiny, run.layout, run.leaf.detach())
+    reference = Reference(tiny, run.layout, run.flat)
     logps = [reference.logprobs(d) for d in data]
     expected = sum(reference_loss(loss_fn, p, d, config) for p, d in zip(logps, data, strict=True))
     expected.backward()
@@ -117,8 +117,8 @@ def test_loss_logprobs_and_gradient_equal_float64(decoder: Decoder, tiny, loss_f
     for output, logp in zip(outputs, logps, strict=True):
         np.testing.assert_allclose(output, logp.detach().numpy(), atol=1e-4)
     grad = reference.grad()
-    assert run.leaf.grad is not None
-    torch.testing.assert_close(run.leaf.grad, grad, rtol=0, atol=1e-4 * float(grad.abs().max()))
+    assert run.grad is not None
+    torch.testing.assert_close(run.grad, grad, rtol=0, atol=1e-4 * float(grad.abs().max()))
 
 
 def test_forward_only_leaves_no_gradient(decoder: Decoder, tiny) -> None:
@@ -126,7 +126,7 @@ def test_forward_only_leaves_no_gradient(decoder: Decoder, tiny) -> None:
     data = make_data("cross_entropy")
     loss, outputs = run.forward_backward(data, "cross_entropy", {}, backward=False)
     again, same = run.forward_backward(data, "cross_entropy", {}, backward=True)
-    assert run.leaf.grad is not None
+    assert run.grad is not None
     assert loss == pytest.approx(again, rel=1e-6)
     assert all(np.allclose(a, b, atol=1e-6) for a, b in zip(outputs, same, strict=True))
 
@@ -137,8 +137,8 @@ def test_gradients_accumulate_over_calls_and_micro_batches(decoder: Decoder, tin
     whole.forward_backward(data, "cross_entropy", {}, backward=True)
     parts.forward_backward(data[:2], "cross_entropy", {}, backward=True)
     parts.forward_backward(data[2:], "cross_entropy", {}, backward=True, budget=1)
-    assert whole.leaf.grad is not None
-    torch.testing.assert_close(parts.leaf.grad, whole.leaf.grad, rtol=1e-4, atol=1e-5)
+    assert whole.grad is not None
+    torch.testing.assert_close(parts.grad, whole.grad, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("clip", [0.0, 0.05])
@@ -146,18 +146,18 @@ def test_gradients_accumulate_over_calls_and_micro_batches(decoder: Decoder, tin
 def test_adam_equals_torch_in_float64(decoder: Decoder, tiny, decay: float, clip: float) -> None:
     run = run_of(decoder, tiny)
     params = AdamParams(3e-3, 0.9, 0.95, 1e-8, decay, clip)
-    leaf = run.leaf.detach().double().clone().requires_grad_(True)
+    leaf = run.flat.double().clone().requires_grad_(True)
     optimizer = torch.optim.AdamW([leaf], lr=3e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=decay)
     generator = torch.Generator().manual_seed(0)
     for _ in range(4):
         grad = torch.randn(leaf.shape, generator=generator) * 1e-3
-        run.leaf.grad = grad.clone()
+        run.grad = grad.clone()
         leaf.grad = grad.double()
         norm = torch.nn.utils.clip_grad_norm_([leaf], clip) if clip else leaf.grad.norm()
         optimizer.step()
         assert run.optim_step(params)["unclipped_grad_l2:mean"] == pytest.approx(float(norm), rel=1e-6)
-        assert run.leaf.grad is None
-    torch.testing.assert_close(run.leaf.detach().double(), leaf.detach(), rtol=1e-5, atol=1e-7)
+        assert run.grad is None
+    torch.testing.assert_close(run.flat.double(), leaf.detach(), rtol=1e-5, atol=1e-7)
 
 
 def test_top_k_targets_have_one_weight_each(decoder: Decoder, tiny) -> None:
@@ -166,7 +166,7 @@ def test_top_k_targets_have_one_weight_each(decoder: Decoder, tiny) -> None:
         rng.integers(3, 100, 6), rng.integers(3, 100, (6, 3)), {"weights": rng.random((6, 3)).astype(np.float32)}
     )
     run = run_of(decoder, tiny)
-    logp = Reference(tiny, run.layout, run.leaf.detach()).logprobs(datum)
+    logp = Reference(tiny, run.layout, run.flat).logprobs(datum)
     loss, outputs = run.forward_backward([datum], "cross_entropy", {}, backward=True)
     assert loss == pytest.approx(float((-logp * torch.tensor(datum.fields["weights"])).sum()), rel=2e-5)
     np.testing.assert_allclose(outputs[0], logp.detach().numpy(), atol=1e-4)
@@ -174,12 +174,12 @@ def test_top_k_targets_have_one_weight_each(decoder: Decoder, tiny) -> None:
 
 def test_a_gradient_that_is_not_finite_is_refused_and_cleared(decoder: Decoder, tiny) -> None:
     run = run_of(decoder, tiny)
-    before = run.leaf.detach().clone()
-    run.leaf.grad = torch.full_like(run.leaf, float("nan"))
+    before = run.flat.clone()
+    run.grad = torch.full_like(run.flat, float("nan"))
     with pytest.raises(RequestError, match="not finite"):
         run.optim_step(AdamParams())
-    assert torch.equal(run.leaf.detach(), before)
-    assert run.leaf.grad is None
+    assert torch.equal(run.flat, before)
+    assert run.grad is None
 
 
 BAD = {
@@ -208,5 +208,55 @@ def test_unknown_losses_and_options_are_refused(decoder: Decoder, tiny) -> None:
         run.forward_backward(make_data("ppo"), "ppo", {"clip": 1.0}, backward=True)
 
 
-def test_micro_batches_respect_the_budget() -> None:
-    assert micro_batches([0, 1, 2, 3], [3, 3, 4, 20], 8) == [[0, 1], [2], [3]]
+def grouped_data(loss_fn: str) -> list[Datum]:
+    """Three prompts of 40 tokens with four answers each, one answer equal to another, and a lone short sequence."""
+    rng = np.random.default_rng(1)
+    data = []
+    for _ in range(3):
+        prompt = rng.integers(3, 100, 40)
+        for answer in range(4):
+            tokens = np.concatenate([prompt, rng.integers(3, 100, 5 + 7 * answer)])
+            fields = {
+                "logprobs": rng.normal(-3, 1, len(tokens) - 1).astype(np.float32),
+                "advantages": ((np.arange(len(tokens) - 1) >= 39) * rng.normal()).astype(np.float32),
+            }
+            data.append(Datum(tokens[:-1], tokens[1:], fields))
+    data.append(Datum(data[0].tokens, data[0].targets, {k: v * 2 for k, v in data[0].fields.items()}))
+    return [*data, *make_data(loss_fn, count=1)]
+
+
+def test_shared_prompts_change_nothing(decoder: Decoder, tiny, monkeypatch) -> None:
+    from selfgen.embedded import packing
+
+    data = grouped_data("importance_sampling")
+    shared, alone = run_of(decoder, tiny), run_of(decoder, tiny)
+    loss, outputs = shared.forward_backward(data, "importance_sampling", {}, backward=True)
+    assert sum(len(p.tokens) for p in packing.pack([d.tokens for d in data], 4096)) < 0.6 * sum(
+        len(d.tokens) for d in data
+    )
+    monkeypatch.setattr(packing, "MIN_SHARED", 10_000)
+    same, expected = alone.forward_backward(data, "importance_sampling", {}, backward=True)
+    assert loss == pytest.approx(same, rel=1e-5)
+    for one, other in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
+    assert alone.grad is not None
+    torch.testing.assert_close(shared.grad, alone.grad, rtol=0, atol=1e-5 * float(alone.grad.abs().max()))
+
+
+@pytest.mark.parametrize("budget", [1, 50, 120, 4096])
+def test_packing_covers_every_token_once_per_member(budget: int) -> None:
+    from selfgen.embedded.packing import pack
+
+    sequences = [d.tokens for d in grouped_data("ppo")]
+    seen = []
+    for packing in pack(sequences, budget):
+        start = 0
+        for member, length in zip(packing.members, packing.lengths, strict=True):
+            rows = packing.index[start : start + length]
+            assert packing.tokens[rows].tolist() == sequences[member].tolist()
+            assert packing.positions[rows].tolist() == list(range(length))
+            start += length
+            seen.append(member)
+        assert packing.index[packing.first].tolist() == list(range(len(packing.tokens)))
+        assert len(packing.tokens) <= budget or len(packing.members) == 1
+    assert sorted(seen) == list(range(len(sequences)))
