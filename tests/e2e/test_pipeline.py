@@ -1,0 +1,119 @@
+"""The pipeline as a DVC user meets it: from nothing to a verdict, and only what an edit can change after that."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from selfgen.records import Rollout, Task, read_jsonl
+from tests.e2e.conftest import Checkout
+
+pytestmark = pytest.mark.slow
+VOLATILE = ("timing.json", "location.json", "provenance.json")
+
+
+def hashes(checkout: Checkout) -> dict[str, str]:
+    """Path -> md5 of every stage output that is not volatile, from dvc.lock."""
+    lock = yaml.safe_load((checkout.path / "dvc.lock").read_text())
+    outs = [out for stage in lock["stages"].values() for out in stage.get("outs", [])]
+    return {
+        out["path"]: out["md5"]
+        for out in outs
+        if out["path"].startswith("data/") and not out["path"].endswith(VOLATILE)
+    }
+
+
+def ran(output: str) -> list[str]:
+    """Names of the stages that a `dvc repro` ran."""
+    return [line.split("'")[1] for line in output.splitlines() if line.startswith("Running stage '")]
+
+
+def test_it_ends_with_a_verdict_and_a_report(small_run: Checkout) -> None:
+    decision = json.loads((small_run.path / "metrics/decision.json").read_text())
+    assert decision["verdict"] in ("validated", "failed", "inconclusive")
+    assert decision["n"] == 40
+    assert set(decision["accuracy"]) == {"base", "rl_gsm8k", "rl_selfgen"}
+    page = (small_run.path / "reports/index.html").read_text()
+    assert decision["verdict"] in page
+    assert (
+        "://" not in page.replace("http://www.w3.org", "").replace("https://in-toto.io", "")
+        or "<script src" not in page
+    )
+
+
+def test_training_used_the_problems_it_should(small_run: Checkout) -> None:
+    data = small_run.path / "data"
+    tasks = {task.id for task in read_jsonl(data / "filter/tasks.jsonl", Task)}
+    trained = [row.problem_id for row in read_jsonl(data / "train/rl_selfgen/rollouts.jsonl", Rollout)]
+    assert len(trained) == 4 * 4 * 8
+    assert set(trained) == tasks
+    curated = {row.problem_id for row in read_jsonl(data / "train/rl_gsm8k/rollouts.jsonl", Rollout)}
+    assert all(name.startswith("standin-train-") for name in curated)
+
+
+def test_a_second_repro_runs_nothing_and_status_is_clean(small_run: Checkout) -> None:
+    assert ran(small_run.dvc("repro").stdout) == []
+    assert "up to date" in small_run.dvc("status").stdout
+    assert small_run.run("git", "status", "--porcelain").stdout == ""
+
+
+def test_the_same_commit_gives_the_same_hashes_without_data_or_journal(small_run: Checkout, tmp_path: Path) -> None:
+    before = hashes(small_run)
+    again = Checkout(small_run.path, tmp_path / "empty-cache")
+    kept = small_run.run("git", "stash", "list").stdout
+    assert kept == ""
+    for name in ("data/generate", "data/filter", "data/preflight", "data/pilot", "data/train"):
+        again.run("rm", "-rf", name)
+    again.dvc("repro", "--force", "--no-run-cache")
+    assert hashes(again) == before
+    small_run.run("git", "checkout", "-q", "--", ".")
+    small_run.dvc("checkout")
+
+
+def test_another_seed_keeps_generation_and_audit(small_run: Checkout) -> None:
+    values = yaml.safe_load((small_run.path / "params.yaml").read_text())
+    values["seed"] = 1
+    (small_run.path / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+    try:
+        changed = small_run.dvc("status", "--json").stdout
+        touched = {name.split("@")[0] for name, what in json.loads(changed).items() if "params.yaml" in str(what)}
+        assert touched >= {"preflight", "subset", "pilot", "train"}
+        assert not touched & {"curated", "generate", "filter", "audit", "decide"}
+    finally:
+        small_run.run("git", "checkout", "-q", "--", "params.yaml")
+
+
+def test_a_comment_re_runs_nothing_but_the_hashing(small_run: Checkout) -> None:
+    path = small_run.path / "selfgen/training/dataset.py"
+    before = path.read_text()
+    path.write_text(before + "\n# A remark.\n")
+    try:
+        assert ran(small_run.dvc("repro").stdout) == ["code"]
+    finally:
+        path.write_text(before)
+        small_run.dvc("repro")
+
+
+def test_an_unreachable_service_is_one_line_and_writes_nothing(root: Path, tmp_path: Path) -> None:
+    from tests.e2e.conftest import make_checkout
+
+    checkout = make_checkout(root, tmp_path / "spec", tmp_path / "cache")
+    checkout.selfgen("compose", "scale=spec")
+    before = sorted(
+        path for path in checkout.path.rglob("*") if ".git/" not in str(path) and "__pycache__" not in str(path)
+    )
+    environment = ["env", "TINKER_BASE_URL=http://127.0.0.1:9", "TINKER_API_KEY=tml-x"]
+    done = checkout.run(*environment, "python", "-m", "stages.generate", check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: http://127.0.0.1:9: no Tinker service answers")
+    after = sorted(
+        path for path in checkout.path.rglob("*") if ".git/" not in str(path) and "__pycache__" not in str(path)
+    )
+    assert after == before
+    without = checkout.run("env", "-u", "TINKER_API_KEY", "python", "-m", "stages.generate", check=False)
+    assert (without.returncode, without.stderr.count("\n")) == (1, 1)
+    assert "TINKER_API_KEY is not set" in without.stderr
