@@ -13,6 +13,7 @@ What differs from calling the recipe, and why:
 from __future__ import annotations
 
 import asyncio
+import csv
 import fcntl
 import hashlib
 import logging
@@ -20,7 +21,7 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selfgen.errors import GateError, ServiceError
-from selfgen.records import Rollout, dumps, write_json, write_jsonl
+from selfgen.records import Rollout, dumps, replace_file, write_json, write_jsonl
 from selfgen.training import results, sent
 from selfgen.training.checkpoints import export_adapter
 from selfgen.training.subset import Problem
@@ -154,11 +155,20 @@ def write(folder: Path, params: Params, trained: Trained, start: Start) -> dict[
     """
     write_jsonl(folder / "rollouts.jsonl", trained.rollouts)
     write_jsonl(folder / "curve.jsonl", trained.curve)
+    _write_csv(folder / "curve.csv", trained.curve)
     write_jsonl(folder / "optim.jsonl", [asdict(record) for record in trained.sent])
     write_json(folder / "timing.json", trained.timing)
     write_json(folder / "location.json", {"sampler_path": trained.sampler_path, "state_path": trained.state_path})
     write_json(folder / "checkpoint.json", checkpoint_record(params, trained, start))
     return metrics(trained)
+
+
+def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """The curve once more as CSV, the one tabular format that `dvc plots` reads."""
+    with replace_file(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=sorted({name for row in rows for name in row}), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def metrics(trained: Trained) -> dict[str, Any]:
