@@ -204,7 +204,7 @@ class EvalParams(_Model):
     """Greedy evaluation; `few_shot` must equal training's for the arms to be tested as they were trained."""
 
     max_tokens: Positive
-    temperature: Literal[0.0]
+    temperature: Annotated[float, Field(ge=0.0, le=0.0)]
     few_shot: Literal["standard", "none"]
     repeat: bool = False
 

@@ -206,8 +206,11 @@ class Service:
             identity += f":{digest or checkpoint}"
 
         def open_client() -> Any:
-            named = {"base_model": model} if checkpoint is None else {"model_path": checkpoint}
-            opened: Any = self.client.create_sampling_client(**named)
+            opened: Any
+            if checkpoint is None:
+                opened = self.client.create_sampling_client(base_model=model)
+            else:
+                opened = self.client.create_sampling_client(model_path=checkpoint)
             return opened.result() if hasattr(opened, "result") else opened  # older SDKs answer at once
 
         name = model if checkpoint is None else f"{model}+{(digest or checkpoint)[:12]}"
