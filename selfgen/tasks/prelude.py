@@ -68,21 +68,15 @@ def sum(iterable, /, start=0, *, _sum=sum, _type=type, _range=range, _list=list,
     return total + extra if extra != 0.0 and extra - extra == 0.0 else total
 """
 
+LABEL_LIMIT: Final = 10**15  # magnitude of a label; every such int is exact as a double
 
-def call(limit: int) -> str:
-    """The last line of a program. Its value is what `solve()` returned, if that is a number of at most `limit`.
-
-    Otherwise it is [True] for an int and [False] for another number, and for anything that is no number the comparison
-    raises: so no giant and no container crosses to the caller. The caller checks again and trusts none of it.
-    """
-    return f"_selfgen if -{limit} <= (_selfgen := solve()) <= {limit} else [type(_selfgen) is int]"
+# The last line of a program. Its value is what solve() returned, if that is a number of at most the limit. Otherwise it
+# is [True] for an int and [False] for another number, and for anything that is no number the comparison raises: no giant
+# and no container crosses to the caller. The caller checks again and trusts none of it.
+CALL: Final = f"_selfgen if -{LABEL_LIMIT} <= (_selfgen := solve()) <= {LABEL_LIMIT} else [type(_selfgen) is int]"
 
 
-def wrap(code: str, limit: int) -> str:
+def wrap(code: str) -> str:
     """The whole program to feed: fixes for what `code` names, `code` itself, and the call whose value is the label."""
-    parts = []
-    if "round" in code:
-        parts.append(_ROUND)
-    if "sum" in code:
-        parts.append(_SUM)
-    return "".join([*parts, code, "\n\n", call(limit), "\n"])
+    fixes = (_ROUND if "round" in code else "") + (_SUM if "sum" in code else "")
+    return f"{fixes}{code}\n\n{CALL}\n"

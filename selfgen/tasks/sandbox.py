@@ -22,18 +22,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from selfgen.tasks.prelude import call, wrap
+from selfgen.tasks.prelude import CALL, LABEL_LIMIT, wrap
 from selfgen.tasks.reasons import STATUSES
 from selfgen.tasks.relay import Relays
 
-__all__ = ["STATUSES", "Outcome", "Sandbox", "run_solve"]
+__all__ = ["LABEL_LIMIT", "STATUSES", "Outcome", "Sandbox", "run_solve"]
 
 TIME_LIMIT_S: Final = 2.0
 WATCHDOG_S: Final = 0.25  # past the time limit, before the worker is killed from outside
 MEMORY_LIMIT: Final = 64 * 2**20  # bytes of heap
 RECURSION_LIMIT: Final = 1000  # CPython's default
 SOURCE_LIMIT: Final = 20_000  # characters; compiling is not on the interpreter's own clock
-LABEL_LIMIT: Final = 10**15  # magnitude; every such int is exact as a double
 DETAIL_LIMIT: Final = 200  # characters
 SESSIONS_PER_WORKER: Final = 500
 
@@ -191,7 +190,7 @@ def _run_in_pool(pool: Any, code: str) -> Outcome:
 
     with pool.checkout(limits=_LIMITS, os_policy=_POLICY, assert_message_annotations=False) as session:
         try:
-            value = session.feed_run(wrap(code, LABEL_LIMIT), print_callback=_discard)
+            value = session.feed_run(wrap(code), print_callback=_discard)
         except pydantic_monty.MontyCrashedError as error:
             return Outcome("timeout" if error.timed_out else "crash", detail=_line(str(error)))
         except pydantic_monty.MontySyntaxError as error:
@@ -228,7 +227,7 @@ def _line(text: str) -> str:
 
 def _raised_by_the_call(error: Any) -> bool:
     frames = error.traceback()
-    return bool(frames) and frames[-1].source_line == call(LABEL_LIMIT)
+    return bool(frames) and frames[-1].source_line == CALL
 
 
 def _judge(value: object) -> Outcome:

@@ -8,9 +8,9 @@ import sys
 from collections import Counter
 
 import pytest
-from arithmetic import compensated_sum, program, reference
 
 from selfgen.tasks.sandbox import LABEL_LIMIT, Sandbox
+from tests.tasks.arithmetic import compensated_sum, program, reference
 
 PROGRAMS = 20_000
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from attacks import ATTACKS
 
 from selfgen.tasks import sandbox as module
 from selfgen.tasks.reasons import EXECUTION_REASONS, STATUSES, execution_reason
 from selfgen.tasks.sandbox import LABEL_LIMIT, SOURCE_LIMIT, Outcome, Sandbox, run_solve
+from tests.tasks.attacks import ATTACKS
 
 DEADLINE_S = 2.5
 
