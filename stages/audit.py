@@ -32,9 +32,9 @@ def main() -> None:
             params=params.audit,
             solver=params.auditor.name,
             few_shot=params.train.few_shot,
-            past=repair.past_rounds(DATA),
-            adjudications=audit.read_adjudications(DATA / "adjudications.jsonl"),
-            quarantined=repair.quarantined_ids(DATA),
+            past=repair.past_rounds("review"),
+            adjudications=audit.read_adjudications("review/adjudications.jsonl"),
+            quarantined=repair.quarantined_ids("review"),
             overlap=index.exact,
             counts=audit.count(tasks, read_jsonl(DATA / "filter/rejected.jsonl", Rejection)),
         )
@@ -45,7 +45,7 @@ def main() -> None:
         manifest.write(
             OUT / "manifest.json",
             stage="audit",
-            inputs=[DATA / "filter/tasks.jsonl", DATA / "curated/test.jsonl", DATA / "adjudications.jsonl"],
+            inputs=[DATA / "filter/tasks.jsonl", DATA / "curated/test.jsonl", "review/adjudications.jsonl"],
             outputs=[OUT / "rows.jsonl", OUT / "audit.json"],
             params=params.section("audit", "auditor"),
             service=service.describe(),

@@ -34,13 +34,13 @@ def main() -> None:
             rules=params.filter,
             solve=solve,
             progress=bar,
-            quarantined=quarantined_ids("data"),
+            quarantined=quarantined_ids("review"),
         )
         write_json("metrics/filter.json", found)
         manifest.write(
             OUT / "manifest.json",
             stage="filter",
-            inputs=[CANDIDATES, CURATED / "test.jsonl", Path("data/quarantine.jsonl")],
+            inputs=[CANDIDATES, CURATED / "test.jsonl", Path("review/quarantine.jsonl")],
             outputs=[OUT / "tasks.jsonl", OUT / "rejected.jsonl", OUT / "overlap.json"],
             params=params.section("filter", "model"),
             service=service.describe(),

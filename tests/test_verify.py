@@ -93,7 +93,7 @@ def test_a_repaired_run_passes_and_its_rounds_are_part_of_it(tmp_path: Path, mon
     artifacts.finish(tmp_path, p)
     assert_clean(tmp_path)
     # Throwing a round away, or letting a flagged task off, is noticed.
-    shutil.rmtree(tmp_path / "data/audit_rounds/01")
+    shutil.rmtree(tmp_path / "review/audit_rounds/01")
     artifacts.lock(tmp_path)
     assert "audits.repairs" in {claim.name for claim in claims.failed(claims.verify(tmp_path))}
 

@@ -1,10 +1,10 @@
 """Repair after a failed audit: quarantine what it flagged, keep the round as evidence, let the next run top up.
 
-Everything here is tracked by git, under `data/`, and is an input of the stages, never an output:
+Everything here is tracked by git, under `review/`, and is an input of the stages, never an output:
 
-    data/quarantine.jsonl        one `Quarantined` a task that may never be trained on again
-    data/adjudications.jsonl     one `Adjudication` a case where a human found the solver wrong
-    data/audit_rounds/01/        audit.json and rows.jsonl of a failed audit, as they were
+    review/quarantine.jsonl        one `Quarantined` a task that may never be trained on again
+    review/adjudications.jsonl     one `Adjudication` a case where a human found the solver wrong
+    review/audit_rounds/01/        audit.json and rows.jsonl of a failed audit, as they were
 
 The filter reads the quarantine (`quarantined_ids`), rejects those ids and accepts later candidates instead, in
 generation order. The audit counts the rounds, so the next one draws a fresh sample of the same size from the
@@ -141,7 +141,7 @@ def summary(done: Repaired) -> str:
     lines = [f"round {done.round}: {len(done.added)} tasks quarantined, {done.total} in all"]
     lines += [f"  {row.id}  label {row.label}, solver {row.answer}  ({row.reason})" for row in done.added]
     lines.append(
-        "Next: commit data/quarantine.jsonl and data/audit_rounds/, then `dvc repro`: the filter tops up and the audit draws a fresh sample."
+        "Next: commit review/quarantine.jsonl and review/audit_rounds/, then `dvc repro`: the filter tops up and the audit draws a fresh sample."
     )
     return "\n".join(lines)
 
@@ -153,7 +153,7 @@ def disputed(audit: str | Path) -> list[AuditRow]:
 
 @click.command("repair")
 @click.option("--audit", default="data/audit", show_default=True, help="Folder of the failed audit.")
-@click.option("--review", default="data", show_default=True, help="Git-tracked folder of quarantine and rulings.")
+@click.option("--review", default="review", show_default=True, help="Git-tracked folder of quarantine and rulings.")
 @click.option("--tasks", default="data/filter/tasks.jsonl", show_default=True, help="The set that was audited.")
 @click.option("--show", is_flag=True, help="Only list the disputed tasks, with worked solutions, and change nothing.")
 def repair(audit: str, review: str, tasks: str, show: bool) -> None:

@@ -37,8 +37,8 @@ def audit_verdict(run: Run) -> str:
         run.tasks,
         run.params.audit,
         solver=run.params.auditor.name,
-        past=repair.past_rounds(run.root / "data"),
-        quarantined=repair.quarantined_ids(run.root / "data"),
+        past=repair.past_rounds(run.root / "review"),
+        quarantined=repair.quarantined_ids(run.root / "review"),
         overlap=run.index.exact,
         counts=audit.count(run.tasks, run.rows("data/filter/rejected.jsonl", Rejection)),
     )
@@ -56,16 +56,16 @@ def audit_verdict(run: Run) -> str:
 
 def repairs(run: Run) -> str:
     """Every repaired round is on record, and everything it flagged is quarantined or adjudicated."""
-    data = run.root / "data"
-    past, kept = repair.past_rounds(data), {row.id: row for row in repair.read_quarantine(data)}
-    ruled = audit.read_adjudications(data / repair.ADJUDICATIONS)
+    review = run.root / "review"
+    past, kept = repair.past_rounds(review), {row.id: row for row in repair.read_quarantine(review)}
+    ruled = audit.read_adjudications(review / repair.ADJUDICATIONS)
     for row in kept.values():
         if row.id != task_id(row.problem, row.label):
-            raise broken(f"data/{repair.QUARANTINE}: {row.id} is not the id of its problem and label")
+            raise broken(f"review/{repair.QUARANTINE}: {row.id} is not the id of its problem and label")
         if not 1 <= row.round <= len(past):
-            raise broken(f"data/{repair.QUARANTINE}: {row.id} names round {row.round}, {len(past)} are on record")
+            raise broken(f"review/{repair.QUARANTINE}: {row.id} names round {row.round}, {len(past)} are on record")
     for entry in past:
-        folder = data / repair.ROUNDS / f"{entry.round:02d}"
+        folder = review / repair.ROUNDS / f"{entry.round:02d}"
         verdict = read_json(folder / "audit.json")
         rows = list(read_jsonl(folder / "rows.jsonl", AuditRow))
         expect(verdict["sample"], len(rows), f"round {entry.round}: sample")
@@ -111,7 +111,7 @@ def feasibility(run: Run) -> str:
 
 
 def _round(run: Run) -> int:
-    return len(repair.past_rounds(run.root / "data")) + 1
+    return len(repair.past_rounds(run.root / "review")) + 1
 
 
 def _answer(row: AuditRow, votes: int, retries: int, where: str) -> str | None:

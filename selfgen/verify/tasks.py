@@ -58,7 +58,7 @@ def filtering(run: Run) -> str:
         overlap=run.index,
         solve=_recorded_samples(tasks, rejected, run.params.filter.solve.n_samples),
         grade=_grade,
-        quarantined=repair.quarantined_ids(run.root / "data"),
+        quarantined=repair.quarantined_ids(run.root / "review"),
     )
     waiting: dict[type, Iterator[Task | Rejection]] = {Task: iter(tasks), Rejection: iter(rejected)}
     judged = 0

@@ -77,7 +77,7 @@ def make_checkout(root: Path, path: Path, cache: Path) -> Checkout:
         if source.is_file() and name not in ("dvc.lock",) and not name.startswith(("metrics/", "reports/", "results/")):
             (path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, path / name)
-    (path / "data/audit_rounds").mkdir(parents=True, exist_ok=True)
+    (path / "review/audit_rounds").mkdir(parents=True, exist_ok=True)
     checkout = Checkout(path, cache)
     checkout.run("git", "init", "-q")
     return checkout

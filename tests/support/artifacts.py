@@ -187,7 +187,7 @@ def filter_tasks(root: Path, p: Params) -> None:
             overlap=index,
             solve=solve,
             grade=lambda text, label: grade(text, str(label)).correct,
-            quarantined=repair.quarantined_ids(root / "data"),
+            quarantined=repair.quarantined_ids(root / "review"),
         )
     )
     tasks = [row for row in found if isinstance(row, Task)]
@@ -210,7 +210,7 @@ def filter_tasks(root: Path, p: Params) -> None:
     )
     _manifest(
         root, p, "data/filter", "filter",
-        ["data/generate/candidates.jsonl", "data/curated/test.jsonl", "data/quarantine.jsonl"],
+        ["data/generate/candidates.jsonl", "data/curated/test.jsonl", "review/quarantine.jsonl"],
         ["tasks.jsonl", "rejected.jsonl", "overlap.json"], ["filter", "model"],
     )  # fmt: skip
 
@@ -232,8 +232,8 @@ def audit_tasks(root: Path, p: Params) -> None:
         params=p.audit,
         solver=p.auditor.name,
         few_shot=p.train.few_shot,
-        past=repair.past_rounds(root / "data"),
-        quarantined=repair.quarantined_ids(root / "data"),
+        past=repair.past_rounds(root / "review"),
+        quarantined=repair.quarantined_ids(root / "review"),
         overlap=index.exact,
         counts=audit.count(tasks, read_jsonl(root / "data/filter/rejected.jsonl", Rejection)),
     )
@@ -243,7 +243,7 @@ def audit_tasks(root: Path, p: Params) -> None:
     write_json(root / "metrics/audit.json", {k: v for k, v in verdict.items() if isinstance(v, (int, float))})
     _manifest(
         root, p, "data/audit", "audit",
-        ["data/filter/tasks.jsonl", "data/curated/test.jsonl", "data/adjudications.jsonl"],
+        ["data/filter/tasks.jsonl", "data/curated/test.jsonl", "review/adjudications.jsonl"],
         ["rows.jsonl", "audit.json"], ["audit", "auditor"],
     )  # fmt: skip
 

@@ -205,7 +205,7 @@ def quarantine_present(root: Path) -> None:
     row = rows(root, tasks.TASKS)[0]
     entry = {"id": row["id"], "problem": row["problem"], "label": row["label"], "reason": "label_error",
              "answer": "1", "solution": "", "round": 1}  # fmt: skip
-    write_jsonl(root / "data/quarantine.jsonl", [entry])
+    write_jsonl(root / "review/quarantine.jsonl", [entry])
 
 
 def preflight_check(name: str, **changes: Any) -> Callable[[Any], None]:
