@@ -31,10 +31,20 @@ def _tokens(text: str, number: str | None) -> list[str]:
     out: list[str] = []
     at = 0
     for mention in mentions(folded):
-        out += _words(folded[at : mention.start])
-        out.append(str(mention.values[0]) if number is None else number)
+        words = _words(folded[at : mention.start])
+        shown = str(mention.values[0]) if number is None else number
+        # "92, 100" without its comma reads as 92100 and "1 000" as 1000: adjacent numbers are joined alike.
+        if out and not words and mention.start > 0 and _joins(out[-1], shown):
+            out[-1] = NUMBER if number is not None else out[-1] + shown
+        else:
+            out += [*words, shown]
         at = mention.end
     return out + _words(folded[at:])
+
+
+def _joins(left: str, right: str) -> bool:
+    """Whether two neighbouring numbers may be one number written in groups, or two masked ones."""
+    return left == right == NUMBER or (left.isdecimal() and len(right) == 3 and right.isdecimal())
 
 
 def _words(folded: str) -> list[str]:

@@ -50,6 +50,7 @@ _QUOTES = str.maketrans(
 _SUPERSCRIPTS = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
 _GLUE = "\ue000"  # private use: keeps "3\u00bd" apart from "33/4" and from "3 1/2"
 _FIXED_SPACE_GROUP = re.compile(r"(?<=\d)[\u00a0\u2000-\u200a\u202f\u205f\u3000](?=\d{3}(?!\d))")
+_BOLD = re.compile(r"(?<!\d)\*\*|\*\*(?!\d)")  # markdown, not the power in 2**3
 _LATEX_GROUP = re.compile(r"(?<=\d)(?:\{,\}|\\,|\\ )(?=\d{3}(?!\d))")
 _TOKEN = re.compile(r"(?:(?<![\w.])\.)?\d(?:[\d,.'_]*\d)?|[^\W\d_]+")
 _JOIN = re.compile(r"[\s-]+")
@@ -82,6 +83,8 @@ def fold(text: str) -> str:
 
     Invisible characters go; a no-break or thin space inside a number becomes the thousands comma it stands for.
     """
+    if "**" in text:
+        text = _BOLD.sub("", text)
     if text.isascii():
         return _LATEX_GROUP.sub(",", text).casefold() if "\\" in text or "{" in text else text.casefold()
     text = _FIXED_SPACE_GROUP.sub(",", text)
@@ -176,7 +179,8 @@ class _Reader:
         if self.is_fraction(i):
             fraction = _ratio(values[0], _read_digits(tokens[j].text)[0][1][0])
             return [Mention(token.start, tokens[j].end, self.signed(i, [fraction]))], j + 1
-        if j < len(tokens) and tokens[j].digits and self.is_fraction(j) and self.gap(j) in (" ", "-", _GLUE):
+        mixes = values[0] > 0 and j < len(tokens) and (self.gap(j).isspace() or self.gap(j) in ("-", _GLUE))
+        if mixes and self.is_fraction(j):
             whole, glue = values[0], self.gap(j) == _GLUE
             part = _ratio(_read_digits(tokens[j].text)[0][1][0], _read_digits(tokens[j + 1].text)[0][1][0])
             values = [_exact(whole + part)] if glue else [_exact(whole + part), whole]
@@ -327,9 +331,18 @@ class _Reader:
                 return self.point([_exact(v + part) for v in values], k)
         if word in DENOMINATORS or word in PLURALS:
             denominator = DENOMINATORS.get(word) or PLURALS[word]
-            sure = self.gap(j) == "-" or self.word(j + 1) == "of" or (word in PLURALS and denominator not in (2, 4))
+            sure = (
+                self.gap(j) == "-"
+                or self.word(j + 1) == "of"
+                or denominator == 2
+                or (word in PLURALS and denominator != 4)
+            )
+            if word in DENOMINATORS and values[0] != 1 and self.gap(j) != "-":
+                return values, end, j  # "4 fourth graders"
             fractions = [_ratio(v, denominator) for v in values]
-            return fractions if sure else [*fractions, *values], self.tokens[j].end, j + 1
+            if not sure:  # "3 quarters" may be coins: the word stays a word
+                return [*values, *fractions], end, j
+            return fractions, self.tokens[j].end, j + 1
         return values, end, j
 
     def point(self, values: Sequence[Value], j: int) -> tuple[Sequence[Value], int, int]:

@@ -6,11 +6,11 @@ reject, and all are reported whatever stands there (docs/decontamination.md has 
 | detector | a hit means |
 |---|---|
 | exact | the normal forms are equal (normalise.py) |
-| ngram | at least half of the smaller text's word 8-grams stand in the other |
-| minhash | the sets of word 3-grams have a Jaccard similarity of at least 0.5 |
-| masked | as ngram, at 5-grams and 60 %, after hiding numbers and names: the same story with other numbers |
+| ngram | at least 30 % of the smaller text's word 8-grams stand in the other |
+| minhash | the sets of word 3-grams have a Jaccard similarity of at least 0.4 |
+| masked | as ngram, at 5-grams and 50 %, after hiding numbers and names: the same story with other numbers |
 
-"At least half" is of the shorter text's distinct n-grams, so a question pasted into a longer one still hits.
+The share is of the shorter text's distinct n-grams, so a question pasted into a longer one still hits.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from selfgen.records import CuratedRow, Task
 from selfgen.tasks.normalise import Masker, normalise, tokens
 
 DETECTORS = ("exact", "ngram", "minhash", "masked")
-NGRAM, NGRAM_SHARE = 8, 0.5
-MASKED, MASKED_SHARE = 5, 0.6
-SHINGLE, JACCARD, PERMUTATIONS = 3, 0.5, 128
+NGRAM, NGRAM_SHARE = 8, 0.3
+MASKED, MASKED_SHARE = 5, 0.5
+SHINGLE, JACCARD, PERMUTATIONS = 3, 0.4, 128
 EVIDENCE = 3  # longest shared passages quoted per match
 
 

@@ -55,6 +55,7 @@ def test_the_normal_form_is_readable():
     [
         ("He has 12 hens", "He has 1.2 hens"),
         ("He has 1 2 hens", "He has 12 hens"),
+        ("Scores of 92, 100 and 7", "Scores of 92 and 100 and 7"),
         ("He has 1/2 a hen", "He has 12 hens"),
         ("He has 1/2 a hen", "He has 1 2 a hen"),
         ("He has 3½ hens", "He has 33/4 hens"),
@@ -80,6 +81,10 @@ def test_any_text_has_a_normal_form_that_ignores_case_and_blanks(text: str):
 def test_all_gsm8k_test_questions_stay_apart(gsm8k_dir: Path):
     questions = [json.loads(line)["question"] for line in (gsm8k_dir / "test.jsonl").open()]
     assert len({normalise(q) for q in questions}) == len(questions) == 1319
+
+
+def test_a_list_of_numbers_may_lose_its_commas():
+    assert normalise("Scores: 89, 92, 100, and 86.") == normalise("scores 89 92 100 and 86")
 
 
 CORPUS = [

@@ -228,6 +228,8 @@ def test_words_give_the_whole_number_only(n: int):
         ("two thirds", {Fraction(2, 3)}),
         ("one third of", {Fraction(1, 3)}),
         ("one third grader", {Fraction(1, 3), 1}),
+        ("4 fourth graders, five fifth graders", {4, 5}),
+        ("by 16:00 2/3 of them", {16, 0, Fraction(2, 3)}),
         ("two seconds", {2}),
         ("thirty-third", set()),
         ("twenty-first century", set()),
