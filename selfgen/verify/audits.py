@@ -17,7 +17,7 @@ def audit_rows(run: Run) -> str:
     rows = run.rows(ROWS, AuditRow)
     drawn = [tasks[i] for i in audit.draw(len(tasks), params.sample, params.seed, _round(run))]
     expect([row.task_id for row in rows], [task.id for task in drawn], f"{ROWS}: sample")
-    ruled = audit.read_adjudications(run.root / "data" / repair.ADJUDICATIONS)
+    ruled = audit.read_adjudications(run.root / "review" / repair.ADJUDICATIONS)
     for row, task in zip(rows, drawn, strict=True):
         where = f"{ROWS}: {row.task_id}"
         expect([row.problem, row.label], [task.problem, task.label], f"{where}: problem and label")

@@ -102,7 +102,7 @@ def prepare(root: Path, p: Params) -> None:
     (root / "data" / repair.ROUNDS).mkdir(parents=True, exist_ok=True)
     (root / "data" / repair.ROUNDS / "README.md").write_text("rounds\n")
     for name in (repair.QUARANTINE, repair.ADJUDICATIONS):
-        (root / "data" / name).touch()
+        (root / "review" / name).touch()
     for name in yaml.safe_load((REPO / "dvc.yaml").read_text(encoding="utf-8"))["stages"]["code"]["outs"]:
         write_json(root / name, {})
     curated(root, p)
