@@ -99,7 +99,7 @@ def build(root: Path) -> Params:
 
 def prepare(root: Path, p: Params) -> None:
     """What comes before the filter, and the git-tracked rulings, empty."""
-    (root / "data" / repair.ROUNDS).mkdir(parents=True, exist_ok=True)
+    (root / "review" / repair.ROUNDS).mkdir(parents=True, exist_ok=True)
     (root / "data" / repair.ROUNDS / "README.md").write_text("rounds\n")
     for name in (repair.QUARANTINE, repair.ADJUDICATIONS):
         (root / "review" / name).touch()
