@@ -21,8 +21,8 @@ def empirical_bernstein(mean: float, variance: float, n: int, width: float, alph
 
     Source: Maurer and Pontil (2009), "Empirical Bernstein Bounds and Sample-Variance Penalization", COLT, Theorem 4.
     """
-    if n < 2:
-        return -math.inf, math.inf
+    if n < 2:  # no variance to speak of: the bounds themselves
+        return mean - width, mean + width
     log = math.log(4 / alpha)
     half = np.sqrt(2 * variance * log / n) + 7 * width * log / (3 * (n - 1))
     return mean - half, mean + half

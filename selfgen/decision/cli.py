@@ -65,14 +65,18 @@ def power(
     rule = load(params_file).decision
     n = n_items or len(_items())
     assumed = {arm: _share(value, arm) for arm, value in (_pair(a) for a in accuracies)}
+    known = {arm for c in rule.criteria for arm in c.weights}
+    if unknown := sorted(assumed.keys() - known):
+        raise ParamsError(
+            f"--accuracy {unknown[0]}: no criterion weighs this arm; they weigh {', '.join(sorted(known))}"
+        )
     if row_files:
         from selfgen.decision.outcomes import observed
         from selfgen.decision.pairing import pair, read_arms
 
         rows = pair(read_arms(dict(_pair(f) for f in row_files)))
         half = 0.5 / rows.n  # an arm that got all or nothing right in a small pilot is not known to always do so
-        weighed = {arm for c in rule.criteria for arm in c.weights} & rows.scores.keys()
-        seen = {arm: min(max(float(rows.mean(arm)), half), 1 - half) for arm in weighed}
+        seen = {arm: min(max(float(rows.mean(arm)), half), 1 - half) for arm in known & rows.scores.keys()}
         assumed = seen | assumed
         treated, reference = library.treated_arms(rule)[0], library.reference_arm(rule)
         if not discordances and {treated, reference} <= rows.scores.keys():
@@ -91,12 +95,13 @@ def power(
 
 @click.command()
 @click.option("--seed", "seeds", type=int, multiple=True, help="Planned seeds; default the seed in params.")
+@click.option("--items", "items_file", type=_FILE, help="Curated test rows; default data/curated/test.jsonl.")
 @click.option("--replace", is_flag=True, help="Register anew over another plan.")
 @click.option(
     "--check", "checking", is_flag=True, help="Compare the registered plan with what stands now; exit 1 if it differs."
 )
 @_PARAMS
-def prereg(seeds: tuple[int, ...], replace: bool, checking: bool, params_file: Path) -> None:
+def prereg(seeds: tuple[int, ...], items_file: Path | None, replace: bool, checking: bool, params_file: Path) -> None:
     """Write the plan (rule, items, margins, filters, seeds, hashes of params and code) to prereg/<scale>.json.
 
     Commit it before evaluating: the decision states whether it stood in the commit that the rows were made from.
@@ -104,7 +109,7 @@ def prereg(seeds: tuple[int, ...], replace: bool, checking: bool, params_file: P
     from selfgen.decision import prereg as library
     from selfgen.params import load
 
-    root, params, items = Path("."), load(params_file), _items()
+    root, params, items = Path("."), load(params_file), _items(items_file)
     code = library.current_code(root, embedded=params.service.kind == "embedded")
     content = library.plan(params, items, seeds or [params.seed], code)
     path = library.plan_path(params.scale)
@@ -166,10 +171,10 @@ def spec(file: Path | None, show_all: bool, params_file: Path, as_json: bool) ->
         )
 
 
-def _items() -> list[str]:
+def _items(path: Path | None = None) -> list[str]:
     from selfgen.records import CuratedRow, read_jsonl
 
-    path = Path("data/curated/test.jsonl")
+    path = path or Path("data/curated/test.jsonl")
     if not path.is_file():
         raise DataError(f"{path}: no such file; run `dvc repro curated` first, or give --n where the command has it")
     return [row.id for row in read_jsonl(path, CuratedRow)]

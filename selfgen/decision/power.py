@@ -173,7 +173,8 @@ def power(
     Args:
         params: the `decision` params.
         n: the number of evaluation items.
-        accuracies: assumed accuracy of each reference arm (default: `base` 0.5, every other arm 0.6). The
+        accuracies: assumed accuracy of each reference arm (default: `base` 0.5, every other arm 0.6); arms that no
+            criterion weighs are ignored. The
             treated arms, those with a positive weight in every criterion, are placed `difference` above the
             first criterion's reference arm.
         differences: true differences between treated and reference arm, in accuracy (0.01 is a point).
@@ -184,9 +185,7 @@ def power(
     treated, reference = treated_arms(params), reference_arm(params)
     arms = list(dict.fromkeys(arm for c in params.criteria for arm in c.weights))
     for arm, accuracy in (accuracies or {}).items():
-        if arm not in arms:
-            raise ParamsError(f"accuracy of {arm}: no criterion weighs this arm; they weigh {', '.join(arms)}")
-        if not 0 < accuracy < 1:
+        if arm in arms and not 0 < accuracy < 1:
             raise ParamsError(f"accuracy of {arm}: {accuracy} must lie strictly between 0 and 1")
     assumed = {arm: (accuracies or {}).get(arm, 0.5 if arm == "base" else 0.6) for arm in arms}
     scenarios = []

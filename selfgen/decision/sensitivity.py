@@ -55,7 +55,7 @@ def sensitivity(rows: Paired, params: Any, exclude: Iterable[str] = ()) -> dict[
     excluded = sorted(set(exclude))
     if excluded:
         result["without_listed_items"] = without_items(rows, params, excluded)
-    return result
+    return _rounded(result)
 
 
 def criterion_sensitivity(rows: Paired, criterion: Any, alpha: float) -> dict[str, Any]:
@@ -140,6 +140,15 @@ def _say(lower: float, upper: float, margin: float) -> str:
 
 def _floats(interval: tuple[Any, Any]) -> tuple[float, float]:
     return float(interval[0]), float(interval[1])
+
+
+def _rounded(value: Any) -> Any:
+    # Ten decimals: sums and roots differ between processors in the last digits, and files are compared by bytes.
+    if isinstance(value, float):
+        return round(value, 10)
+    if isinstance(value, dict):
+        return {k: _rounded(v) for k, v in value.items()}
+    return [_rounded(v) for v in value] if isinstance(value, list) else value
 
 
 def _upper_tail(z: float) -> float:

@@ -14,8 +14,8 @@ def test_empirical_bernstein_by_hand():
     assert upper == pytest.approx(0.1 + 0.2928669, abs=1e-6)
 
 
-def test_empirical_bernstein_of_one_value_says_nothing():
-    assert bounded.empirical_bernstein(0.5, 0.0, 1, 1, 0.05) == (-math.inf, math.inf)
+def test_empirical_bernstein_of_one_value_says_no_more_than_the_bounds():
+    assert bounded.empirical_bernstein(0.5, 0.0, 1, 1, 0.05) == (-0.5, 1.5)
 
 
 # From confseq 0.0.11, the authors' own package: betting_ci(x, alpha=.05, breaks=20000, trunc_scale=.5, m_trunc=True),
