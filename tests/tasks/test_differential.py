@@ -40,7 +40,7 @@ def _in_sandbox(sandbox: Sandbox, expressions: list[str], expected: list[str]) -
         f"    if repr({e}) != {want!r}:\n        bad.append({i})"
         for i, (e, want) in enumerate(zip(expressions, expected, strict=True))
     ]
-    code = "def solve():\n    bad = []\n" + "\n".join(lines) + "\n    return -1 if not bad else bad[0]\n"
+    code = "import math\n\ndef solve():\n    bad = []\n" + "\n".join(lines) + "\n    return -1 if not bad else bad[0]\n"
     outcome = sandbox.run(code)
     assert outcome.status == "ok", outcome
     return [] if outcome.value == -1 else [expressions[outcome.value or 0]]
@@ -173,6 +173,30 @@ def test_float_sums_agree_with_cpython_on_random_lists() -> None:
             )
     exact = [math.fsum(items) for items in lists]
     assert max(abs(total(items) - e) for items, e in zip(lists, exact, strict=True)) < 1e-12
+
+
+EXACT = [
+    *("sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan"),
+    *("sinh", "cosh", "tanh", "asinh", "acosh", "degrees", "radians", "floor", "ceil", "trunc", "fabs", "isqrt"),
+]
+
+
+@pytest.mark.parametrize("name", [name for name in EXACT if hasattr(math, name)])
+def test_math_functions_that_may_run_are_cpythons_to_the_last_digit(name: str) -> None:
+    draw = random.Random(2)
+    expressions, expected = [], []
+    for _ in range(400):
+        value = draw.choice(
+            [draw.uniform(0, 1), round(draw.uniform(0.01, 30), 2), draw.randint(0, 40), draw.uniform(-3, 3)]
+        )
+        try:
+            expected.append(repr(getattr(math, name)(value)))
+        except (ValueError, TypeError):
+            continue
+        expressions.append(f"math.{name}({value!r})")
+    with Sandbox() as sandbox:
+        for start in range(0, len(expressions), 100):
+            assert _in_sandbox(sandbox, expressions[start : start + 100], expected[start : start + 100]) == []
 
 
 def test_programs_and_references_are_fixed_by_their_seed() -> None:
