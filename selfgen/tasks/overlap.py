@@ -85,12 +85,14 @@ class ShingleIndex:
             self.ids.append(row_id)
             self.sets.append(grams)
 
-    def nearest(self, words: Sequence[str]) -> tuple[int | None, float]:
-        """The most similar row (the first among equals) and its similarity; (None, 0.0) when nothing is shared."""
+    def nearest(self, words: Sequence[str], skip: int | None = None) -> tuple[int | None, float]:
+        """The most similar row (the first among equals) save row `skip`, and its similarity; (None, 0.0) for none."""
         grams = set(shingles(words, self.n))
         counts: Counter[int] = Counter()
         for gram in grams:
             counts.update(self.postings.get(gram, ()))
+        if skip is not None:
+            counts.pop(skip, None)
         best, score = None, 0.0
         for row, shared in sorted(counts.items()):
             value = self.similarity(shared, len(grams), len(self.sets[row]))
