@@ -236,11 +236,12 @@ class CriterionParams(_Model):
 
 
 class DecisionParams(_Model):
-    """The pre-registered rule."""
+    """The pre-registered rule. `exclude`: test items without which the result is shown once more, beside the verdict."""
 
     method: Literal["paired_hoeffding"]
     alpha: Annotated[float, Field(gt=0.0, lt=1.0)]
     criteria: Annotated[tuple[CriterionParams, ...], Field(min_length=1)]
+    exclude: tuple[str, ...] = ()
 
 
 class Params(_Model):

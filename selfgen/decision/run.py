@@ -38,7 +38,7 @@ def decide_files(params: Params, data: Path = Path("data"), root: Path = Path(".
     rows = pair(read_arms({arm: data / "eval" / arm / "rows.jsonl" for arm in arms}), items)
     decision = decide(rows, params.decision)
     return decision.to_json() | {
-        "sensitivity": sensitivity(rows, params.decision, getattr(params.decision, "exclude", ())),
+        "sensitivity": sensitivity(rows, params.decision, params.decision.exclude),
         "noise_floor": noise_floor(params, rows, data),
         "registration": registration(params, items, arms, data, root),
     }
