@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from selfgen.evaluation.grading import grade
 from selfgen.params import FilterParams
 from selfgen.progress import Progress
 from selfgen.records import Candidate, CuratedRow, Rejection, Task, dumps, read_jsonl, replace_file, to_dict, write_json
-from selfgen.tasks import filters, overlap
+from selfgen.tasks import filters, overlap, yields
 
 
 def accept(
@@ -26,7 +27,7 @@ def accept(
     progress: Progress,
     quarantined: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
-    """Filter candidates into `out`/tasks.jsonl, rejected.jsonl and overlap.json; returns the funnel.
+    """Filter candidates into `out`/{tasks,rejected}.jsonl, overlap.json and yields.json; returns the funnel.
 
     Args:
         candidates: in generation order; read lazily, and not further than needed.
@@ -40,19 +41,32 @@ def accept(
         YieldError: fewer than `rules.n_accept` were accepted.
     """
     index = overlap.OverlapIndex.build(questions)
+    spent, proposed = yields.Spent(), array("q")
+
+    def counted() -> Iterator[Candidate]:
+        for candidate in candidates:
+            proposed.append(candidate.n_tokens)
+            yield candidate
+
     rows = filters.run(
-        candidates,
+        counted(),
         rules=rules,
         overlap=index,
-        solve=solve,
+        solve=spent.metered(solve),
         grade=lambda text, label: grade(text, str(label)).correct,
         quarantined=quarantined,
     )
     with replace_file(out / "tasks.jsonl") as tasks:
         reasons = _split(rows, tasks, out / "rejected.jsonl", progress)
-    summary = overlap.summarise(read_jsonl(out / "tasks.jsonl", Task), index, rules.decontaminate.reject)
+    accepted = list(read_jsonl(out / "tasks.jsonl", Task))
+    summary = overlap.summarise(accepted, index, rules.decontaminate.reject)
     write_json(out / "overlap.json", summary)
     judged = rules.n_accept + sum(reasons.values())
+    made = {
+        "cost": yields.cost(rules.n_accept, sum(proposed[:judged]), spent),
+        **yields.summarise(accepted, read_jsonl(out / "rejected.jsonl", Rejection), rules.solve.n_samples, index.rows),
+    }
+    write_json(out / "yields.json", made)
     return {
         "candidates_judged": judged,
         "accepted": rules.n_accept,
@@ -60,6 +74,7 @@ def accept(
         "rejected": dict(sorted(reasons.items())),
         "generated_eval_exact_overlaps": summary["generated_eval_exact_overlaps"],
         "overlap_hits": summary["hits"],
+        **yields.headline(made),
     }
 
 

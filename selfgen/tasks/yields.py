@@ -178,3 +178,18 @@ def summarise(
         "nearest_curated": nearest_curated(problems, curated),
         "reference": {"lengths": lengths(reference), "diversity": diversity(reference, masker)},
     }
+
+
+def headline(found: dict[str, Any]) -> dict[str, Any]:
+    """The few numbers of `summarise` and `cost` worth comparing between runs, flat, for metrics/filter.json."""
+    diversity, near = found["diversity"], found["nearest_curated"]
+    return {
+        "mean_pass_rate": found["difficulty"]["mean_pass_rate"],
+        "share_never_solved": found["difficulty"]["share_never"],
+        "share_always_solved": found["difficulty"]["share_always"],
+        "tokens_per_accepted": found["cost"]["tokens_per_accepted"],
+        "distinct": diversity.get("distinct"),
+        "distinct_masked": diversity.get("distinct_masked"),
+        "nearest_other_median": diversity["nearest_other"]["p50"] if diversity["problems"] else None,
+        "nearest_curated_median": near["p50"] if near else None,
+    }

@@ -136,3 +136,12 @@ def test_the_summary_is_json_and_equal_for_equal_rows():
     assert made[0]["difficulty"]["sampled"] == 11
     assert made[0]["reference"]["diversity"]["problems"] == 10
     assert yields.summarise([], [], 8, curated)["nearest_curated"] is None
+
+
+def test_the_headline_is_flat_and_survives_an_empty_set():
+    curated = [CuratedRow("q-0", "Anna has nine hens and sells two of them. How many are left?", "", "7")]
+    for tasks in ([task(0)], []):
+        found = yields.summarise(tasks, [], 8, curated) | {"cost": yields.cost(len(tasks), 10, yields.Spent())}
+        headline = yields.headline(found)
+        assert all(value is None or isinstance(value, int | float) for value in headline.values())
+        assert (headline["tokens_per_accepted"] == 10.0) == bool(tasks)
