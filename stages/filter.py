@@ -12,6 +12,7 @@ from selfgen.records import Candidate, CuratedRow, read_jsonl, write_json
 from selfgen.rendering import renderer
 from selfgen.service import open_service
 from selfgen.tasks.accept import accept
+from selfgen.tasks.croissant import describe
 from selfgen.tasks.repair import quarantined_ids
 from selfgen.tasks.sampling import attempts
 
@@ -20,7 +21,7 @@ CANDIDATES, CURATED, OUT = Path("data/generate/candidates.jsonl"), Path("data/cu
 
 @click.command()
 def main() -> None:
-    """Write data/filter/{tasks,rejected}.jsonl, overlap.json and metrics/filter.json."""
+    """Write data/filter/{tasks,rejected}.jsonl, overlap.json, yields.json, croissant.json and metrics/filter.json."""
     params = load()
     with open_service(params, [params.model.name]) as service, Progress("filter", params.filter.n_accept) as bar:
         sampler = service.sampler(params.model.name, params.model.tokenizer)
@@ -37,11 +38,15 @@ def main() -> None:
             quarantined=quarantined_ids("review"),
         )
         write_json("metrics/filter.json", found)
+        write_json(OUT / "croissant.json", describe(params))
         manifest.write(
             OUT / "manifest.json",
             stage="filter",
             inputs=[CANDIDATES, CURATED / "test.jsonl", Path("review/quarantine.jsonl")],
-            outputs=[OUT / "tasks.jsonl", OUT / "rejected.jsonl", OUT / "overlap.json"],
+            outputs=[
+                OUT / name
+                for name in ("tasks.jsonl", "rejected.jsonl", "overlap.json", "yields.json", "croissant.json")
+            ],
             params=params.section("filter", "model"),
             service=service.describe(),
             tokens=service.usage.tokens(),

@@ -83,7 +83,7 @@ def test_a_repaired_run_passes_and_its_rounds_are_part_of_it(tmp_path: Path, mon
             break
         rounds.append(set(verdict["flagged"]))
         data = tmp_path / "data"
-        repair.quarantine_flagged(data / "audit", data, data / "filter/tasks.jsonl")
+        repair.quarantine_flagged(data / "audit", tmp_path / "review", data / "filter/tasks.jsonl")
         assert len(rounds) < 9
     assert len(rounds) >= 3
     assert verdict["round"] == len(rounds) + 1

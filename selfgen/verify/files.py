@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from selfgen import closure, manifest
+from selfgen import closure, manifest, signing
 from selfgen.records import AuditRow, Candidate, CuratedRow, EvalRow, Rejection, Rollout, Task, read_json, read_jsonl
 from selfgen.training.subset import Problem
 from selfgen.verify.run import MISSING, NotHere, Run, broken, expect
@@ -57,7 +57,7 @@ def chain(run: Run) -> str:
                 checked += 1
                 if out.get("md5") != recorded:
                     raise broken(f"stage {stage} read {name} with md5 {str(recorded)[:12]}, its writer left another")
-            elif (run.root / name).exists() and name.startswith("data/"):
+            elif (run.root / name).exists() and name.startswith(("data/", "review/")):
                 # A whole folder, or a git-tracked file of rulings: compared with what stands here.
                 checked += 1
                 found = md5(run.root / name)
@@ -140,6 +140,21 @@ def provenance(run: Run) -> str:
         dirty += git.get("dirty") is True
     changed = f", {dirty} of {len(files)} with uncommitted changes" if dirty else ""
     return f"made at {', '.join(sorted(commits))}{changed}"
+
+
+def signature(run: Run) -> str:
+    """A signer listed in review/allowed_signers signed these very artifacts."""
+    for name, why in (
+        (signing.SIGNATURE, "this run is not signed; `selfgen sign --key KEY` would"),
+        (signing.ALLOWED_SIGNERS, "nobody is named whose signature would count"),
+    ):
+        if not (run.root / name).exists():
+            raise NotHere(f"no {name}: {why}")
+    signer = signing.check_signature(run.root)
+    said = manifest.read(run.path(signing.STATEMENT))
+    wanted = signing.statement(run.locked_outs, run.root)
+    expect(said["subject"], wanted["subject"], signing.STATEMENT)
+    return f"{signer} signed {len(said['subject'])} files"
 
 
 def md5(path: str | Path) -> str:

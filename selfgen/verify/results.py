@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from selfgen.decision import decide
+from selfgen.decision import decide, prereg
 from selfgen.decision.run import decide_files
 from selfgen.evaluation.eval import summary
 from selfgen.evaluation.grading import grade
@@ -69,6 +69,23 @@ def sensitivity(run: Run) -> str:
             raise NotHere(f"{DECISION} has no {part}")
         expect(said[part], again[part], f"{DECISION}: {part}")
     return f"{len(said['sensitivity'])} analyses"
+
+
+def registration(run: Run) -> str:
+    """The run followed a plan that stood in git before its first evaluation row, and changed nothing in it."""
+    said = run.json(DECISION).get("registration")
+    if not said or not said["registered"]:
+        raise NotHere("no plan is registered for this scale: the verdict is exploratory")
+    again = prereg.registration(
+        run.params, [item.id for item in run.test_rows], ("base", *run.arms), run.root / "data", run.root
+    )
+    expect(said["sha256"], again["sha256"], f"{DECISION}: registered plan")
+    if again["changes"]:
+        change = again["changes"][0]
+        raise broken(f"{change['what']} was registered as {change['registered']}, the run used {change['now']}")
+    if again["before_first_row"] is False:
+        raise broken(again["reason"])
+    return again["statement"]
 
 
 def _by_hand(run: Run, wanted: dict[str, Any]) -> None:

@@ -8,15 +8,16 @@ from collections.abc import Iterable, Iterator
 from selfgen.errors import YieldError
 from selfgen.evaluation.grading import grade
 from selfgen.records import Candidate, Completion, Rejection, Task, dumps, to_dict
-from selfgen.tasks import filters, overlap, repair
+from selfgen.tasks import croissant, filters, overlap, repair
 from selfgen.tasks.label import Labelled
 from selfgen.tasks.sandbox import Sandbox
 from selfgen.verify.run import Run, broken, expect
 
-CANDIDATES, TASKS, REJECTED = (
+CANDIDATES, TASKS, REJECTED, DESCRIPTION = (
     "data/generate/candidates.jsonl",
     "data/filter/tasks.jsonl",
     "data/filter/rejected.jsonl",
+    "data/filter/croissant.json",
 )
 # Opens the text of a sample that was taken but not kept; what follows are the labels it answers.
 _STAND_IN = "\0selfgen:"
@@ -107,6 +108,13 @@ def funnel(run: Run) -> str:
     }
     expect({key: said.get(key) for key in wanted}, wanted, "metrics/filter.json")
     return f"{judged} candidates, {len(rejected)} rejected for {len(reasons)} reasons"
+
+
+def description(run: Run) -> str:
+    """The Croissant description of the task set names this file, its hash and its fields."""
+    said = run.json(DESCRIPTION)
+    expect(said, croissant.describe(run.params, TASKS, run.root), DESCRIPTION)
+    return f"{len(said['recordSet'][0]['field'])} fields"
 
 
 def _recorded_samples(tasks: list[Task], rejected: list[Rejection], n: int) -> filters.Solve:

@@ -37,7 +37,7 @@ from selfgen.records import (
     write_json,
     write_jsonl,
 )
-from selfgen.tasks import audit, filters, overlap, repair
+from selfgen.tasks import audit, croissant, filters, overlap, repair
 from selfgen.training import arms, pilot, preflight, results, starts, subset
 from selfgen.training.checkpoints import adapter_digest
 from selfgen.training.coin import coin
@@ -100,7 +100,7 @@ def build(root: Path) -> Params:
 def prepare(root: Path, p: Params) -> None:
     """What comes before the filter, and the git-tracked rulings, empty."""
     (root / "review" / repair.ROUNDS).mkdir(parents=True, exist_ok=True)
-    (root / "data" / repair.ROUNDS / "README.md").write_text("rounds\n")
+    (root / "review" / repair.ROUNDS / "README.md").write_text("rounds\n")
     for name in (repair.QUARANTINE, repair.ADJUDICATIONS):
         (root / "review" / name).touch()
     for name in yaml.safe_load((REPO / "dvc.yaml").read_text(encoding="utf-8"))["stages"]["code"]["outs"]:
@@ -196,6 +196,7 @@ def filter_tasks(root: Path, p: Params) -> None:
     write_jsonl(root / "data/filter/tasks.jsonl", tasks)
     write_jsonl(root / "data/filter/rejected.jsonl", rejected)
     write_json(root / "data/filter/overlap.json", summarised)
+    write_json(root / "data/filter/croissant.json", croissant.describe(p, root=root))
     reasons = audit.count(tasks, rejected)["rejected"]
     write_json(
         root / "metrics/filter.json",
@@ -211,7 +212,7 @@ def filter_tasks(root: Path, p: Params) -> None:
     _manifest(
         root, p, "data/filter", "filter",
         ["data/generate/candidates.jsonl", "data/curated/test.jsonl", "review/quarantine.jsonl"],
-        ["tasks.jsonl", "rejected.jsonl", "overlap.json"], ["filter", "model"],
+        ["tasks.jsonl", "rejected.jsonl", "overlap.json", "croissant.json"], ["filter", "model"],
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -313,6 +313,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("candidate text edited", edit_rows(tasks.CANDIDATES, put(1, "text", lambda v: "Note: " + v)), tasks.filtering),
     Mutation("candidate dropped", edit_rows(tasks.CANDIDATES, drop(1)), tasks.candidates),
     Mutation("overlap count edited", edit_json("data/filter/overlap.json", _set("hits.ngram", lambda v: v + 1)), tasks.overlaps),
+    Mutation("description names another file", edit_json(tasks.DESCRIPTION, _set("distribution.0.sha256", "0" * 64)), tasks.description),
     Mutation("yield metric edited", edit_json("metrics/filter.json", _set("yield", 0.99)), tasks.funnel),
     Mutation("curated train answer edited", edit_rows("data/curated/train.jsonl", lambda f: [r.update(answer="7") for r in f]), training.problems),
     Mutation("evaluation answer edited", edit_rows("data/curated/test.jsonl", put(3, "answer", "7")), results.items),
@@ -396,19 +397,19 @@ FILE_CLAIMS = (files.complete, files.hashes, files.chain, files.params, files.ro
 
 
 def caught(root: Path, mutation: Mutation) -> Iterator[tuple[str, claims.Claim | None]]:
-    """("plain", first failed claim) and, where the mutation has a claim, ("forged", it if failed), on copies of `root`."""
-    for mode in ("plain", "forged"):
-        if mode == "forged" and mutation.claim is None:
-            continue
-        with tempfile.TemporaryDirectory() as name:
-            copy = Path(name) / "run"
-            shutil.copytree(root, copy)
-            mutation.apply(copy)
-            if mode == "forged":
-                artifacts.reforge(copy)
-            checks = FILE_CLAIMS if mode == "plain" else (mutation.claim,)
-            found = claims.check(Run(copy), checks)  # type: ignore[arg-type]
-            yield mode, next((claim for claim in found if claim.status == claims.FAILED), None)
+    """("plain", first failed claim) and, where the mutation has a claim, ("forged", it if failed), on a copy of `root`."""
+    with tempfile.TemporaryDirectory() as name:
+        copy = Path(name) / "run"
+        shutil.copytree(root, copy)
+        mutation.apply(copy)
+        yield "plain", _first_failed(copy, FILE_CLAIMS)
+        if mutation.claim is not None:
+            artifacts.reforge(copy)
+            yield "forged", _first_failed(copy, (mutation.claim,))
+
+
+def _first_failed(root: Path, checks: Sequence[Callable[[Run], str]]) -> claims.Claim | None:
+    return next((claim for claim in claims.check(Run(root), checks) if claim.status == claims.FAILED), None)
 
 
 def main(root: Path) -> int:

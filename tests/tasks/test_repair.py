@@ -46,7 +46,7 @@ def solver(conversations, attempt):
 
 def audit_stage(root: Path, params: AuditParams = PARAMS) -> dict:
     """The audit stage over the filter's present output; writes what the stage writes."""
-    tasks = accept(repair.quarantined_ids(root / "data"))
+    tasks = accept(repair.quarantined_ids(root / "review"))
     write_jsonl(root / "data/filter/tasks.jsonl", tasks)
     rows, verdict = audit.run(
         tasks,
@@ -54,9 +54,9 @@ def audit_stage(root: Path, params: AuditParams = PARAMS) -> dict:
         params=params,
         solver="oracle",
         few_shot="none",
-        past=repair.past_rounds(root / "data"),
-        adjudications=audit.read_adjudications(root / "data/adjudications.jsonl"),
-        quarantined=repair.quarantined_ids(root / "data"),
+        past=repair.past_rounds(root / "review"),
+        adjudications=audit.read_adjudications(root / "review/adjudications.jsonl"),
+        quarantined=repair.quarantined_ids(root / "review"),
     )
     write_jsonl(root / "data/audit/rows.jsonl", rows)
     write_json(root / "data/audit/audit.json", verdict)
@@ -64,7 +64,7 @@ def audit_stage(root: Path, params: AuditParams = PARAMS) -> dict:
 
 
 def fix(root: Path) -> repair.Repaired:
-    return repair.quarantine_flagged(root / "data/audit", root / "data", root / "data/filter/tasks.jsonl")
+    return repair.quarantine_flagged(root / "data/audit", root / "review", root / "data/filter/tasks.jsonl")
 
 
 def test_a_repair_ends_in_a_clean_audit_with_every_round_on_record(tmp_path: Path) -> None:
@@ -82,11 +82,11 @@ def test_a_repair_ends_in_a_clean_audit_with_every_round_on_record(tmp_path: Pat
     assert verdict["sample"] == PARAMS.sample
     tasks = list(read_jsonl(tmp_path / "data/filter/tasks.jsonl", Task))
     assert len(tasks) == N_ACCEPT
-    quarantine = repair.read_quarantine(tmp_path / "data")
+    quarantine = repair.read_quarantine(tmp_path / "review")
     assert {row.id for row in quarantine}.isdisjoint(t.id for t in tasks)
     assert all(row.solution.startswith("Twice") and row.reason == "label_error" for row in quarantine)
     for number, past in enumerate(rounds, start=1):
-        folder = tmp_path / f"data/audit_rounds/{number:02d}"
+        folder = tmp_path / f"review/audit_rounds/{number:02d}"
         assert read_json(folder / "audit.json") == past
         assert len(list(read_jsonl(folder / "rows.jsonl", AuditRow))) == PARAMS.sample
 
@@ -108,7 +108,7 @@ def test_a_drive_over_three_rounds_when_each_sample_sees_only_part(tmp_path: Pat
 def test_a_fully_adjudicated_audit_needs_no_repair(tmp_path: Path) -> None:
     verdict = audit_stage(tmp_path)
     rulings = [audit.Adjudication(id, "the solver dropped a unit") for id in verdict["flagged"]]
-    write_jsonl(tmp_path / "data/adjudications.jsonl", rulings)
+    write_jsonl(tmp_path / "review/adjudications.jsonl", rulings)
     with pytest.raises(DataError, match="every flagged task is adjudicated"):
         fix(tmp_path)
     assert audit_stage(tmp_path)["passed"] is True
@@ -117,20 +117,20 @@ def test_a_fully_adjudicated_audit_needs_no_repair(tmp_path: Path) -> None:
 def test_a_second_repair_of_the_same_round_is_refused(tmp_path: Path) -> None:
     audit_stage(tmp_path)
     fix(tmp_path)
-    before = (tmp_path / "data/quarantine.jsonl").read_bytes()
+    before = (tmp_path / "review/quarantine.jsonl").read_bytes()
     with pytest.raises(DataError, match="round 1 is repaired already"):
         fix(tmp_path)
-    assert (tmp_path / "data/quarantine.jsonl").read_bytes() == before
+    assert (tmp_path / "review/quarantine.jsonl").read_bytes() == before
 
 
 def test_a_crash_between_quarantine_and_round_can_be_repaired_again(tmp_path: Path) -> None:
     verdict = audit_stage(tmp_path)
     fix(tmp_path)
-    for file in sorted((tmp_path / "data/audit_rounds").rglob("*"), reverse=True):
+    for file in sorted((tmp_path / "review/audit_rounds").rglob("*"), reverse=True):
         file.unlink() if file.is_file() else file.rmdir()
     done = fix(tmp_path)
     assert done.total == len(verdict["flagged"])
-    assert len(repair.past_rounds(tmp_path / "data")) == 1
+    assert len(repair.past_rounds(tmp_path / "review")) == 1
 
 
 def test_asking_less_after_a_repair_never_passes(tmp_path: Path) -> None:
@@ -147,11 +147,11 @@ def test_asking_less_after_a_repair_never_passes(tmp_path: Path) -> None:
 def test_a_quarantined_task_that_is_back_fails_the_audit(tmp_path: Path) -> None:
     audit_stage(tmp_path)
     fix(tmp_path)
-    back = repair.read_quarantine(tmp_path / "data")[0].id
-    tasks = [t for t in CANDIDATES if t.id == back] + accept(repair.quarantined_ids(tmp_path / "data"))
+    back = repair.read_quarantine(tmp_path / "review")[0].id
+    tasks = [t for t in CANDIDATES if t.id == back] + accept(repair.quarantined_ids(tmp_path / "review"))
     _, verdict = audit.run(
-        tasks, solve=solver, params=PARAMS, solver="oracle", past=repair.past_rounds(tmp_path / "data"),
-        quarantined=repair.quarantined_ids(tmp_path / "data"),
+        tasks, solve=solver, params=PARAMS, solver="oracle", past=repair.past_rounds(tmp_path / "review"),
+        quarantined=repair.quarantined_ids(tmp_path / "review"),
     )  # fmt: skip
     assert verdict["passed"] is False
     assert any(back in failure for failure in verdict["failures"])
@@ -160,9 +160,9 @@ def test_a_quarantined_task_that_is_back_fails_the_audit(tmp_path: Path) -> None
 def test_an_adjudicated_task_is_not_quarantined(tmp_path: Path) -> None:
     verdict = audit_stage(tmp_path)
     spared = verdict["flagged"][0]
-    write_jsonl(tmp_path / "data/adjudications.jsonl", [audit.Adjudication(spared, "the solver dropped a unit")])
+    write_jsonl(tmp_path / "review/adjudications.jsonl", [audit.Adjudication(spared, "the solver dropped a unit")])
     fix(tmp_path)
-    assert spared not in repair.quarantined_ids(tmp_path / "data")
+    assert spared not in repair.quarantined_ids(tmp_path / "review")
 
 
 def test_an_overlapping_task_outside_the_sample_is_quarantined_with_its_question(tmp_path: Path) -> None:
@@ -187,9 +187,9 @@ def test_a_passed_audit_has_nothing_to_repair(tmp_path: Path) -> None:
 
 
 def test_a_lost_round_is_noticed(tmp_path: Path) -> None:
-    write_json(tmp_path / "data/audit_rounds/02/audit.json", {"round": 2, "sample": 5, "population": 9})
+    write_json(tmp_path / "review/audit_rounds/02/audit.json", {"round": 2, "sample": 5, "population": 9})
     with pytest.raises(DataError, match="holds round 2, not 1"):
-        repair.past_rounds(tmp_path / "data")
+        repair.past_rounds(tmp_path / "review")
 
 
 def test_the_command_says_what_it_did_and_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ def test_the_command_says_what_it_did_and_what_comes_next(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     shown = CliRunner().invoke(repair.repair, ["--show"])
     assert verdict["flagged"][0] in shown.output
-    assert not (tmp_path / "data/quarantine.jsonl").exists()
+    assert not (tmp_path / "review/quarantine.jsonl").exists()
     done = CliRunner().invoke(repair.repair, [])
     assert done.exit_code == 0, done.output
     assert f"{len(verdict['flagged'])} tasks quarantined" in done.output
