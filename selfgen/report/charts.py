@@ -66,7 +66,7 @@ _STYLE: dict[Any, Any] = {
 }
 
 
-def criteria(found: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> str:
+def criteria(found: Sequence[Mapping[str, Any]], labels: Sequence[str], name: str = "criteria") -> str:
     """Each criterion's simultaneous interval against its margin, in percentage points, on one axis."""
     with _Figure(WIDE, 0.6 + 0.8 * len(found), left=0.12, top=0.02) as (figure, axes):
         low = 100 * min(min(c["lower"], c["margin"]) for c in found)
@@ -86,7 +86,7 @@ def criteria(found: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> str:
         axes.grid(visible=False)
         axes.spines["left"].set_visible(False)
         axes.set_xlabel("difference in accuracy (percentage points)")
-        return _svg(figure, "criteria", "Interval of each criterion against its margin, in percentage points")
+        return _svg(figure, name, "Interval of each criterion against its margin, in percentage points")
 
 
 def accuracies(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -103,12 +103,18 @@ def accuracies(rows: Sequence[Mapping[str, Any]]) -> str:
         return _svg(figure, "accuracies", "Accuracy of each arm in per cent with its interval")
 
 
-def curves(name: str, title: str, unit: str, series: Mapping[str, tuple[int, Sequence[float], Sequence[float]]]) -> str:
+def curves(
+    name: str,
+    title: str,
+    unit: str,
+    series: Mapping[str, tuple[int, Sequence[float], Sequence[float]]],
+    legend: bool = False,
+) -> str:
     """One step metric of all arms on one axis; `series` maps arm to (colour index, steps, values)."""
     with _Figure(NARROW, 2.1) as (figure, axes):
         from matplotlib.ticker import MaxNLocator
 
-        for index, steps, values in series.values():
+        for label, (index, steps, values) in series.items():
             style = index % ARM_COLOURS
             axes.plot(
                 steps,
@@ -117,10 +123,13 @@ def curves(name: str, title: str, unit: str, series: Mapping[str, tuple[int, Seq
                 linestyle=DASHES[style],
                 marker=MARKERS[style],
                 markersize=3.5 if len(steps) <= 20 else 0,
+                label=label,
             )
         axes.set_title(title)
         axes.set_xlabel("training step")
         axes.set_ylabel(unit)
+        if legend:
+            axes.legend(loc="lower right")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
         return _svg(figure, name, f"{title} by training step, {unit}, of {', '.join(series)}")
 

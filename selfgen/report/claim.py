@@ -132,7 +132,7 @@ def _sentence(run: Run, verdict: str, randoms: Sequence[Control], replaces: bool
         f"margin of {points(c['margin'])}"
         for c in open_
     )
-    return f"{lead} That decides nothing: {told}."
+    return f"{lead} The registered rule cannot decide: {told}."
 
 
 def _stopped(run: Run) -> str:

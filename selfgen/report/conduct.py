@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from selfgen.report import charts
+from selfgen.report.formats import plain
 from selfgen.report.outcome import colours
 from selfgen.report.run import BASE, Run
 
@@ -122,18 +123,10 @@ def services(run: Run) -> list[str]:
     for statement in run.manifests.values():
         service = statement["predicate"]["service"]
         if service:
-            text = ", ".join(f"{key}: {_plain(value)}" for key, value in sorted(service.items()) if value is not None)
+            text = ", ".join(f"{key}: {plain(value)}" for key, value in sorted(service.items()) if value is not None)
             if text not in found:
                 found.append(text)
     return found
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_plain(inner)}" for key, inner in sorted(value.items())) + "}"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(_plain(inner) for inner in value)
-    return str(value)
 
 
 def commits(run: Run) -> list[str]:

@@ -80,3 +80,18 @@ def weights(terms: Mapping[str, float]) -> str:
         sign = ("\u2212" if weight < 0 else "") if not parts else (" \u2212 " if weight < 0 else " + ")
         parts.append(f"{sign}{size}{arm}")
     return "".join(parts)
+
+
+def plain(value: Any) -> str:
+    """A params value on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {plain(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(plain, value)) or "(none)"
+    return "(none)" if value is None else str(value)
+
+
+def cell(text: str) -> str:
+    """Text for one cell of a Markdown table: no line break, no character that Markdown or HTML would act on."""
+    flat = " ".join(foreign(text).split())
+    return re.sub(r"([\\`*|<>\[\]])", r"\\\1", flat)

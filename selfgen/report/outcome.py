@@ -77,9 +77,9 @@ def criteria(run: Run) -> list[dict[str, Any]]:
     return [dict(c) | {"sum": weights(c["weights"])} for c in run.decision["criteria"]]
 
 
-def criteria_chart(found: Sequence[Mapping[str, Any]]) -> str:
+def criteria_chart(found: Sequence[Mapping[str, Any]], name: str = "criteria") -> str:
     """The interval-against-margin plot, its rows named by the weighted sums."""
-    return charts.criteria(found, [f"{c['sum']}: {c['verdict']}" for c in found])
+    return charts.criteria(found, [f"{c['sum']}: {c['verdict']}" for c in found], name)
 
 
 def flips(run: Run) -> list[Flips]:
@@ -101,17 +101,6 @@ def flips(run: Run) -> list[Flips]:
 
         found.append(Flips(comparison, shown(comparison.gained), shown(comparison.lost)))
     return found
-
-
-def sensitivity(run: Run) -> dict[str, Any] | None:
-    """Other intervals on the same differences, recomputed from the rows; None before the decision."""
-    if run.decision is None:
-        return None
-    from selfgen.decision.pairing import pair
-    from selfgen.decision.sensitivity import sensitivity as analyse
-
-    rows = {arm: [(row.item_id, row.correct) for row in found] for arm, found in run.evaluations.items()}
-    return analyse(pair(rows), run.params.decision)
 
 
 def thresholds(run: Run) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -31,48 +32,66 @@ SECTIONS = (
 def render(run: Run) -> str:
     """The whole page as HTML. Equal artifacts give equal bytes."""
     found = sections(run)
-    found["style"] = resources.files("selfgen.report").joinpath("templates/style.css").read_text(encoding="utf-8")
+    found["style"] = style()
     found["contents"] = [(a, title) for a, title, need in SECTIONS if need == "always" or found.get(need)]
     return environment().get_template("report.html.j2").render(found)
 
 
-def sections(run: Run) -> dict[str, Any]:
-    """Everything the templates show, by name."""
-    import yaml
+def markdown(run: Run) -> str:
+    """The outcome in Markdown, for a pull request comment or a terminal."""
+    text = environment(html=False).get_template("report.md.j2").render(summary(run))
+    return re.sub(r"\n{3,}", "\n\n", text)
 
-    accuracies, criteria, funnel = outcome.accuracies(run), outcome.criteria(run), making.funnel(run)
-    curves = conduct.curve_charts(run)
+
+def style() -> str:
+    """The page's style sheet."""
+    return resources.files("selfgen.report").joinpath("templates/style.css").read_text(encoding="utf-8")
+
+
+def summary(run: Run) -> dict[str, Any]:
+    """What both the page and its Markdown twin show, by name."""
     return {
         "params": run.params,
         "claim": claim.make(run),
         "decision": run.decision,
+        "registration": run.decision["registration"]["statement"] if run.decision else None,
+        "criteria": outcome.criteria(run),
+        "accuracies": outcome.accuracies(run),
+        "funnel": making.funnel(run),
+        "audit": run.audit,
+        "gate": run.gate,
+        "feasibility": run.feasibility,
+        "cost": conduct.cost(run),
+    }
+
+
+def sections(run: Run) -> dict[str, Any]:
+    """Everything the page shows, by name."""
+    import yaml
+
+    found = summary(run)
+    criteria, accuracies, funnel = found["criteria"], found["accuracies"], found["funnel"]
+    palette = outcome.colours(run)
+    return found | {
         "items": len(run.items),
-        "criteria": criteria,
         "criteria_chart": outcome.criteria_chart(criteria) if criteria else None,
-        "accuracies": accuracies,
         "accuracy_chart": charts.accuracies(accuracies) if accuracies else None,
         "flips": outcome.flips(run),
-        "sensitivity": outcome.sensitivity(run),
+        "sensitivity": run.decision["sensitivity"] if run.decision else None,
+        "noise_floor": run.decision["noise_floor"] if run.decision else None,
         "thresholds": outcome.thresholds(run),
         "power": outcome.power(run),
-        "curves": curves,
-        "legend": [
-            (arm, charts.legend_line(index)) for arm, index in outcome.colours(run).items() if arm in run.trainings
-        ],
+        "curves": conduct.curve_charts(run),
+        "legend": [(arm, charts.legend_line(palette[arm])) for arm in run.trainings],
         "trained": trained(run),
-        "funnel": funnel,
         "funnel_charts": making.funnel_charts(funnel) if funnel else [],
         "overlaps": making.overlaps(run),
         "histograms": making.histograms(run.tasks),
         "sample": making.sample(run.tasks),
-        "audit": run.audit,
         "audit_facts": making.audit_facts(run.audit) if run.audit else [],
         "audit_rows": making.audit_rows(run),
         "past_audits": run.past_audits,
-        "gate": run.gate,
         "preflight": run.preflight,
-        "feasibility": run.feasibility,
-        "cost": conduct.cost(run),
         "origin": origin(run),
         "sources": conduct.sources(run),
         "packages": sorted(conduct.packages(run).items()),
@@ -109,20 +128,20 @@ def origin(run: Run) -> list[tuple[str, str]]:
 
 
 @cache
-def environment() -> Any:
-    """The templates' environment: everything is escaped, and a name that does not exist is an error."""
+def environment(html: bool = True) -> Any:
+    """The templates' environment: a name that does not exist is an error, and on a page everything is escaped."""
     import jinja2
     import markupsafe
 
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("selfgen.report"),
-        autoescape=True,
+        autoescape=html,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
     )
-    for name in ("percent", "points", "count", "number", "duration", "short", "foreign"):
+    for name in ("percent", "points", "count", "number", "duration", "short", "foreign", "cell"):
         made.filters[name] = getattr(formats, name)
     made.filters["allowed"] = conduct.allowed
     made.filters["breakable"] = lambda name: markupsafe.Markup(str(markupsafe.escape(name)).replace("_", "_<wbr>"))

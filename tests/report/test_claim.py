@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,27 @@ CLEAR = {"base": 0.2, "rl_gsm8k": 0.5, "rl_selfgen": 0.97, "rl_random_reward": 0
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, root: Path):
-    def make(arms: dict[str, Any], accuracy: dict[str, float], **changes: Any) -> Run:
+def trained(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
+    """A run up to its last evaluation; the tests evaluate it again."""
+    return tree.make(tmp_path_factory.mktemp("run"), tree.params(root, arms=WITH_RANDOM), n_test=400, rejected=0)
+
+
+@pytest.fixture
+def made(trained: Path, tmp_path: Path, root: Path):
+    def make(arms: dict[str, Any], accuracy: dict[str, float]) -> Run:
         params = tree.params(root, arms=arms)
-        where = tree.make(tmp_path_factory.mktemp("run"), params, n_test=400, rejected=0, accuracy=accuracy, **changes)
-        return load(where, params, partial=True)
+        shutil.copytree(trained, tmp_path / "run", dirs_exist_ok=True)
+        return load(tree.evaluate(tmp_path / "run", params, accuracy), params)
+
+    return make
+
+
+@pytest.fixture
+def stopped(tmp_path: Path, root: Path):
+    def make(until: str, audit_errors: int = 0) -> Run:
+        params = tree.params(root, arms=REGISTERED)
+        tree.make(tmp_path, params, n_test=30, rejected=0, audit_errors=audit_errors, until=until)
+        return load(tmp_path, params, partial=True)
 
     return make
 
@@ -60,17 +77,17 @@ def test_failed_names_the_criterion_that_failed(made) -> None:
 def test_inconclusive_says_that_nothing_is_decided(made) -> None:
     found = claim.make(made(REGISTERED, {"base": 0.4, "rl_gsm8k": 0.6, "rl_selfgen": 0.6}))
     assert found.verdict == "inconclusive"
-    assert "decides nothing" in found.sentence
+    assert "cannot decide" in found.sentence
 
 
-def test_a_failed_audit_is_named_as_what_stopped_the_run(made) -> None:
-    found = claim.make(made(REGISTERED, {}, audit_errors=2, until="audit"))
+def test_a_failed_audit_is_named_as_what_stopped_the_run(stopped) -> None:
+    found = claim.make(stopped("audit", audit_errors=2))
     assert found.verdict == "stopped"
     assert found.sentence.startswith("Stopped by the audit before any training: 2 label errors in 40 audited tasks")
 
 
-def test_an_unfinished_run_claims_nothing(made) -> None:
-    found = claim.make(made(REGISTERED, {}, until="gate"))
+def test_an_unfinished_run_claims_nothing(stopped) -> None:
+    found = claim.make(stopped("gate"))
     assert (found.verdict, found.sentence) == ("stopped", "Not finished: there is no verdict yet.")
 
 
