@@ -43,14 +43,25 @@ class Example:
 
 @dataclass(frozen=True)
 class Mix:
-    """Shares of the three frames, and whether answers are always careful."""
+    """How a model's corpus is drawn.
 
-    propose: float
-    prefixed: float
+    Args:
+        counts: examples a batch of each frame.
+        careful: whether answers are always careful.
+        wide: share of the problems to solve that are drawn wide (see templates.draw), with 1 to 5 steps.
+    """
+
+    counts: dict[str, int]
     careful: bool
+    wide: float
 
 
-MIXES = {"policy": Mix(0.34, 0.33, False), "auditor": Mix(0.06, 0.47, True)}
+MIXES = {
+    "policy": Mix({"propose": 192, "solve": 152, "solve_prefixed": 152}, False, 0.1),
+    "auditor": Mix({"propose": 16, "solve": 240, "solve_prefixed": 224}, True, 0.5),
+}
+WIDTHS = {"propose": 192, "solve": 192, "solve_prefixed": 304}
+"""Longest example of each frame, in tokens; a longer one is drawn again."""
 
 
 @cache
@@ -91,7 +102,7 @@ def careless_answer(problem: Problem, rng: random.Random) -> str:
     if habit == "no_box":
         return " ".join([*said, f"The answer is {problem.answer}."])
     if habit == "stops_early":
-        done = len(problem.steps) - 1
+        done = max(1, len(problem.steps) - 1)
         return " ".join([*said[:done], f"The answer is \\boxed{{{problem.steps[done - 1].value}}}."])
     x, y = rng.sample(problem.numbers, 2) if len(problem.numbers) > 1 else (problem.numbers[0], 2)
     guess = rng.choice((x + y, x * y, abs(x - y) or x))
@@ -102,13 +113,13 @@ def proposal(problem: Problem) -> str:
     return f"{problem.question}\n\n```python\n{problem.program()}\n```"
 
 
-def example(mix: Mix, rng: random.Random) -> Example:
+def example(mix: Mix, frame: str, rng: random.Random) -> Example:
     """Draw one example; never a problem that is reserved for test."""
-    problem = draw(rng, accept=lambda p: not reserved_for_test(p))
-    pick = rng.random()
-    if pick < mix.propose:
-        return Example("propose", "", proposal(problem))
-    frame = "solve_prefixed" if pick < mix.propose + mix.prefixed else "solve"
+    if frame == "propose":
+        return Example(frame, "", proposal(draw(rng, accept=lambda p: not reserved_for_test(p))))
+    wide = rng.random() < mix.wide
+    steps = (1, 5) if wide else (2, 4)
+    problem = draw(rng, *steps, accept=lambda p: not reserved_for_test(p), wide=wide)
     careful = mix.careful or rng.random() < careful_share(problem)
     return Example(frame, problem.question, careful_answer(problem) if careful else careless_answer(problem, rng))
 

@@ -42,7 +42,9 @@ class Sampler:
         self.encoder = corpus.Encoder(folder / "tokenizer.json", ROOT / "tools" / "frames.json")
         self.batch = batch
 
-    def __call__(self, prompts: list[list[int]], greedy: bool, max_tokens: int, seed: int = 0) -> list[str]:
+    def __call__(
+        self, prompts: list[list[int]], greedy: bool, max_tokens: int, seed: int = 0, temperature: float = 1.0
+    ) -> list[str]:
         """One completion a prompt; an unfinished one keeps no end mark, which the text shows as a trailing newline."""
         torch = self.torch
         torch.manual_seed(seed)
@@ -55,7 +57,9 @@ class Sampler:
             mask = torch.tensor(
                 [[0] * (width - len(prompts[i])) + [1] * len(prompts[i]) for i in rows], device=self.device
             )
-            how = {"do_sample": False} if greedy else {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
+            how: dict = {"do_sample": False}
+            if not greedy:
+                how = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
             with torch.no_grad():
                 got = self.model.generate(
                     input_ids=ids, attention_mask=mask, max_new_tokens=max_tokens, eos_token_id=2, pad_token_id=0, **how
@@ -69,8 +73,8 @@ class Sampler:
     def solve(self, questions: list[str], prefixed: bool, greedy: bool = True, seed: int = 0) -> list[str]:
         return self(self.encoder.prompts("solve_prefixed" if prefixed else "solve", questions), greedy, 150, seed)
 
-    def propose(self, count: int, seed: int) -> list[str]:
-        return self(self.encoder.prompts("propose", [""] * count), False, 260, seed)
+    def propose(self, count: int, seed: int, temperature: float) -> list[str]:
+        return self(self.encoder.prompts("propose", [""] * count), False, 260, seed, temperature)
 
 
 def answer_of(text: str) -> int | None:
@@ -127,9 +131,11 @@ def groups(sampler: Sampler, rows, prefixed: bool) -> dict[str, float]:
     }
 
 
-def proposals(policy: Sampler, auditor: Sampler, count: int, curated_questions: set[str]) -> dict[str, object]:
-    """Parse, run, filter by 1 to 6 of 8 and audit `count` proposals."""
-    texts = policy.propose(count, seed=1)
+def proposals(
+    policy: Sampler, auditor: Sampler, count: int, curated_questions: set[str], temperature: float
+) -> tuple[dict[str, object], list[str]]:
+    """Parse, run, filter by 1 to 6 of 8 and audit `count` proposals; also returns their texts."""
+    texts = policy.propose(count, 1, temperature)
     parsed = [m.groups() for t in texts if (m := FENCE.match(t))]
     ran = [(q, run_program(c)) for q, c in parsed]
     failures = Counter(v for _, v in ran if isinstance(v, str))
@@ -140,15 +146,16 @@ def proposals(policy: Sampler, auditor: Sampler, count: int, curated_questions: 
     right = [sum(answer_of(t) == v for t in solved[8 * i : 8 * i + 8]) for i, (_, v) in enumerate(usable)]
     accepted = [row for row, n in zip(usable, right, strict=True) if 1 <= n <= 6]
 
-    def audit(rows) -> tuple[float, list]:
-        said = auditor.solve([q for q, _ in rows], False)
+    def audit(rows, prefixed: bool = False) -> tuple[float, list]:
+        said = auditor.solve([q for q, _ in rows], prefixed)
         wrong = [(q, v, t) for (q, v), t in zip(rows, said, strict=True) if answer_of(t) != v]
         return 1 - len(wrong) / max(1, len(rows)), wrong
 
     agree_usable, _ = audit(usable)
     agree_accepted, wrong = audit(accepted)
+    agree_prefixed, _ = audit(accepted, True)
     skeleton = {re.sub(r"\d+", "#", q) for q, _ in parsed}
-    return {
+    measured = {
         "parse": len(parsed) / count,
         "run": len(good) / count,
         "failures": dict(failures),
@@ -159,12 +166,13 @@ def proposals(policy: Sampler, auditor: Sampler, count: int, curated_questions: 
         "in_band": len(accepted) / max(1, len(usable)),
         "auditor_agrees_usable": agree_usable,
         "auditor_agrees_accepted": agree_accepted,
+        "auditor_prefixed_agrees_accepted": agree_prefixed,
         "distinct": len({q for q, _ in parsed}) / max(1, len(parsed)),
         "distinct_without_numbers": len(skeleton) / max(1, len(parsed)),
         "same_as_curated": sum(q in curated_questions for q, _ in parsed),
-        "disagreements": wrong[:12],
-        "examples": texts[:4],
+        "disagreements": wrong[:20],
     }
+    return measured, texts
 
 
 @click.command()
@@ -188,7 +196,10 @@ def main(policy_dir: Path, auditor_dir: Path, out: Path, items: int, batch: int,
     for prefixed in (True, False):
         result[f"policy_groups_{'prefixed' if prefixed else 'plain'}"] = groups(policy, rows["test"][:300], prefixed)
     curated = {r.question for split in rows.values() for r in split}
-    result["proposals"] = proposals(policy, auditor, count, curated)
+    for temperature in (1.0, 0.8):
+        measured, texts = proposals(policy, auditor, count, curated, temperature)
+        result[f"proposals_T{temperature}"] = measured
+        out.with_name(f"proposals_T{temperature}.json").write_text(json.dumps(texts) + "\n")
     result["seconds"] = round(time.time() - began, 1)
     out.write_text(json.dumps(result, indent=1) + "\n")
     click.echo(json.dumps(result, indent=1))

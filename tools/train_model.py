@@ -54,9 +54,8 @@ def model_config(name: str, vocab_size: int):
     )
 
 
-def pack(rows: list[tuple[list[int], int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Right-padded tokens and targets, both int16 (rows, longest): a target is the next token, LOSS_FREE in prompts."""
-    width = max(len(ids) for ids, _ in rows)
+def pack(rows: list[tuple[list[int], int]], width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Right-padded tokens and targets, both int16 (rows, width): a target is the next token, LOSS_FREE in prompts."""
     tokens = np.zeros((len(rows), width), np.int16)
     targets = np.full((len(rows), width), LOSS_FREE, np.int16)
     for i, (ids, start) in enumerate(rows):
@@ -65,16 +64,136 @@ def pack(rows: list[tuple[list[int], int]]) -> tuple[np.ndarray, np.ndarray]:
     return tokens, targets
 
 
-def feed(name: str, seed: int, batch: int, parts: int, out: multiprocessing.Queue) -> None:
-    """Worker: put batches on the queue, each a list of `parts` packed arrays of rows of like length."""
+def draw_rows(encoder: corpus.Encoder, mix: corpus.Mix, frame: str, count: int, rng: random.Random):
+    """`count` encoded examples of one frame that fit its width."""
+    rows: list[tuple[list[int], int]] = []
+    while len(rows) < count:
+        more = encoder.batch([corpus.example(mix, frame, rng) for _ in range(count - len(rows))])
+        rows += [row for row in more if len(row[0]) <= corpus.WIDTHS[frame]]
+    return rows
+
+
+def feed(name: str, seed: int, scale: float, out: multiprocessing.Queue) -> None:
+    """Worker: put batches on the queue without end, each a list of two packed parts: short frames, prefixed frames."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     encoder = corpus.Encoder(MODELS / name / "tokenizer.json", ROOT / "tools" / "frames.json")
     rng = random.Random(f"{name}:{seed}")
+    mix = corpus.MIXES[name]
     while True:
-        rows = encoder.batch([corpus.example(corpus.MIXES[name], rng) for _ in range(batch)])
-        rows.sort(key=lambda row: len(row[0]))
-        size = -(-batch // parts)
-        out.put([pack(rows[i : i + size]) for i in range(0, batch, size)])
+        rows = {f: draw_rows(encoder, mix, f, max(1, int(n * scale)), rng) for f, n in mix.counts.items()}
+        out.put(
+            [
+                pack(rows["propose"] + rows["solve"], corpus.WIDTHS["solve"]),
+                pack(rows["solve_prefixed"], corpus.WIDTHS["solve_prefixed"]),
+            ]
+        )
+
+
+def losses(model, tokens, targets, dtype):
+    """Sum of next-token losses: the forward pass of LlamaForCausalLM with few kernels, so that a GPU stays busy.
+
+    Args:
+        tokens, targets: int64 (rows, width). dtype: of the matrix products; the residual stream stays float32.
+    """
+    import torch
+    import torch.nn.functional as F
+
+    config = model.config
+    rows, width = tokens.shape
+    heads, size = config.num_attention_heads, config.head_dim
+    frequency = 10000.0 ** (-torch.arange(0, size, 2, device=tokens.device, dtype=torch.float32) / size)
+    angle = torch.arange(width, device=tokens.device, dtype=torch.float32)[:, None] * frequency
+    cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
+
+    def rotate(x):
+        a, b = x.chunk(2, dim=-1)
+        return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+    def norm(x, layer):
+        return F.rms_norm(x, x.shape[-1:], layer.weight, layer.variance_epsilon).to(dtype)
+
+    def project(x, *layers):
+        weight = torch.cat([layer.weight for layer in layers]) if len(layers) > 1 else layers[0].weight
+        return F.linear(x, weight.to(dtype))
+
+    x = F.embedding(tokens, model.model.embed_tokens.weight)
+    for layer in model.model.layers:
+        attention, mlp = layer.self_attn, layer.mlp
+        qkv = project(norm(x, layer.input_layernorm), attention.q_proj, attention.k_proj, attention.v_proj)
+        q, k, v = qkv.view(rows, width, 3, heads, size).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(rotate(q), rotate(k), v, is_causal=True)
+        x = x + project(y.transpose(1, 2).reshape(rows, width, -1), attention.o_proj)
+        gate, up = project(norm(x, layer.post_attention_layernorm), mlp.gate_proj, mlp.up_proj).chunk(2, dim=-1)
+        x = x + project(F.silu(gate) * up, mlp.down_proj)
+    logits = F.linear(norm(x, model.model.norm), model.lm_head.weight.to(dtype)).float()
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=LOSS_FREE, reduction="sum")
+
+
+class Trainer:
+    """One optimizer step over two parts of fixed shape; on a GPU the whole step is one CUDA graph."""
+
+    def __init__(self, model, parts, lr: float, device: str, graph: bool = True) -> None:
+        import torch
+
+        self.torch, self.model, self.device = torch, model, device
+        self.dtype = torch.bfloat16 if device == "cuda" else torch.float32
+        self.lr = torch.tensor(lr, device=device)
+        self.count = torch.tensor(1.0, device=device)
+        self.parts = [[torch.from_numpy(a).to(device).long() for a in part] for part in parts]
+        matrices = [p for p in model.parameters() if p.ndim == 2]
+        gains = [p for p in model.parameters() if p.ndim < 2]
+        self.optimizer = torch.optim.AdamW(
+            [{"params": matrices, "weight_decay": 0.05}, {"params": gains, "weight_decay": 0.0}],
+            lr=self.lr,
+            betas=(0.9, 0.98),
+            fused=device == "cuda",
+            capturable=device == "cuda",
+        )
+        self.graph = None
+        if graph and device == "cuda":
+            self._capture()
+
+    def _compute(self):
+        total = 0.0
+        for tokens, targets in self.parts:
+            loss = losses(self.model, tokens, targets, self.dtype) / self.count
+            loss.backward()
+            total = total + loss.detach()
+        self.torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        return total
+
+    def _capture(self) -> None:
+        torch = self.torch
+        keep = self.lr.clone()
+        self.lr.fill_(0.0)
+        self.count.fill_(1e4)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self.optimizer.zero_grad(set_to_none=True)
+                self._compute()
+        torch.cuda.current_stream().wait_stream(stream)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.loss = self._compute()
+        self.lr.copy_(keep)
+
+    def step(self, parts, lr: float):
+        """Train on packed parts; returns the mean loss of a token as a tensor on the device."""
+        torch = self.torch
+        self.lr.fill_(lr)
+        self.count.fill_(float(sum((targets != LOSS_FREE).sum() for _, targets in parts)))
+        for static, part in zip(self.parts, parts, strict=True):
+            for buffer, array in zip(static, part, strict=True):
+                buffer.copy_(torch.from_numpy(array))
+        if self.graph is not None:
+            self.graph.replay()
+            return self.loss.clone()
+        self.optimizer.zero_grad(set_to_none=True)
+        return self._compute()
 
 
 @click.command()
@@ -82,16 +201,15 @@ def feed(name: str, seed: int, batch: int, parts: int, out: multiprocessing.Queu
 @click.option("--out", type=click.Path(path_type=Path), required=True)
 @click.option("--minutes", type=float, default=3.5, show_default=True)
 @click.option("--steps", type=int, help="stop after so many steps instead of --minutes")
-@click.option("--batch", default=512, show_default=True, help="sequences a step")
+@click.option("--scale", default=1.0, show_default=True, help="batch size relative to corpus.MIXES")
 @click.option("--workers", default=7, show_default=True)
 @click.option("--lr", default=3e-3, show_default=True)
-@click.option("--start", type=click.Path(path_type=Path), help="continue from this folder's weights")
+@click.option("--graph/--eager", default=True, show_default=True, help="capture the step as a CUDA graph")
 def main(
-    name: str, out: Path, minutes: float, steps: int | None, batch: int, workers: int, lr: float, start: Path | None
+    name: str, out: Path, minutes: float, steps: int | None, scale: float, workers: int, lr: float, graph: bool
 ) -> None:
     """Train one model and write its folder."""
     import torch
-    import torch.nn.functional as F
     from safetensors.torch import save_file
     from transformers import LlamaForCausalLM
 
@@ -101,31 +219,19 @@ def main(
     context = multiprocessing.get_context("spawn")
     batches: multiprocessing.Queue = context.Queue(maxsize=64)
     feeders = [
-        context.Process(target=feed, args=(name, SEEDS[name] * 1000 + i, batch, 2, batches), daemon=True)
+        context.Process(target=feed, args=(name, SEEDS[name] * 1000 + i, scale, batches), daemon=True)
         for i in range(workers)
     ]
     for process in feeders:
         process.start()
     vocabulary = json.loads((MODELS / name / "tokenizer.json").read_text())["model"]["vocab"]
-    if start:
-        model = LlamaForCausalLM.from_pretrained(start, dtype=torch.float32).to(device)
-    else:
-        model = LlamaForCausalLM(model_config(name, len(vocabulary))).to(device)
-    matrices = [p for p in model.parameters() if p.ndim == 2]
-    gains = [p for p in model.parameters() if p.ndim < 2]
-    optimizer = torch.optim.AdamW(
-        [{"params": matrices, "weight_decay": 0.05}, {"params": gains, "weight_decay": 0.0}],
-        lr=lr,
-        betas=(0.9, 0.98),
-        fused=device == "cuda",
-    )
+    model = LlamaForCausalLM(model_config(name, len(vocabulary))).to(device).float()
     click.echo(f"{name}: {sum(p.numel() for p in model.parameters()):,} parameters on {device}")
-    old: list = []
+    old = [batches.get()]
+    trainer = Trainer(model, old[0], lr, device, graph)
     fresh = reused = step = 0
-    first = batches.get()
-    old.append(first)
-    began = time.time()
     recent: list = []
+    began = time.time()
     while True:
         done = step / steps if steps else (time.time() - began) / (60 * minutes)
         if done >= 1:
@@ -133,40 +239,24 @@ def main(
         try:
             parts = batches.get_nowait()
             fresh += 1
-            if len(old) < 2000:
+            if len(old) < 3000:
                 old.append(parts)
             else:
                 old[random.randrange(len(old))] = parts
         except queue.Empty:
             parts = random.choice(old)
             reused += 1
-        for group in optimizer.param_groups:
-            group["lr"] = lr * min(1.0, (step + 1) / 150) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
-        count = sum(int((targets != LOSS_FREE).sum()) for _, targets in parts)
-        loss_sum = 0.0
-        for tokens, targets in parts:
-            ids = torch.from_numpy(tokens).to(device, non_blocking=True).long()
-            wanted = torch.from_numpy(targets).to(device, non_blocking=True).long()
-            keep = wanted != LOSS_FREE
-            with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
-                hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-                logits = model.lm_head(hidden[keep])
-            loss = F.cross_entropy(logits.float(), wanted[keep], reduction="sum") / count
-            loss.backward()
-            loss_sum = loss_sum + loss.detach()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        recent.append(loss_sum)
+        rate = lr * min(1.0, (step + 1) / 200) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
+        recent.append(trainer.step(parts, rate))
         step += 1
-        if step % (200 if device == "cuda" else 5) == 0:
+        if step % (250 if device == "cuda" else 2) == 0:
             mean = float(torch.stack(recent).mean())
             recent = []
             click.echo(f"{name} {time.time() - began:6.1f}s step {step} loss {mean:.4f} fresh {fresh} reused {reused}")
     for process in feeders:
         process.terminate()
     save(model, name, out, save_file)
-    click.echo(f"{name}: {step} steps, {fresh} fresh batches of {batch}, {reused} reused; wrote {out}")
+    click.echo(f"{name}: {step} steps, {fresh} fresh batches, {reused} reused; wrote {out}")
 
 
 def save(model, name: str, out: Path, save_file) -> None:
@@ -176,6 +266,7 @@ def save(model, name: str, out: Path, save_file) -> None:
     weights = {k: v.detach().to(torch.float16).cpu().contiguous() for k, v in model.state_dict().items()}
     weights.pop("lm_head.weight", None)  # tied to the embeddings
     save_file(weights, str(out / "model.safetensors"), metadata={"format": "pt"})
+    (out / "model.safetensors").chmod(0o644)
     config = model.config.to_diff_dict()
     config.update(architectures=["LlamaForCausalLM"], model_type="llama", rope_theta=10000.0, torch_dtype="float32")
     for volatile in ("transformers_version", "dtype", "_name_or_path"):

@@ -130,12 +130,14 @@ def _parse_numbers(spec: str) -> tuple[tuple[str, str, str, tuple[int, int, int]
     return tuple(out)
 
 
-def numbers_for(spec: str, value: int | None, rng: random.Random) -> dict[str, int] | None:
-    """Draw the numbers of one clause, or None when the running value leaves no choice."""
+def numbers_for(spec: str, value: int | None, rng: random.Random, wide: bool = False) -> dict[str, int] | None:
+    """Draw the numbers of one clause, or None when the running value leaves no choice; `wide` stretches the ranges."""
     got: dict[str, int] = {}
     for name, relation, base, (low, high, unit) in _parse_numbers(spec):
         if relation == "=":
             factor = got[base] if base in got else 1
+            if wide:
+                low, high = max(unit, low * 2 // 3), high * 4 // 3
             got[name] = factor * unit * rng.randint(-(-low // unit), high // unit)
             continue
         whole = value if base == "v" else got[base]
@@ -148,16 +150,28 @@ def numbers_for(spec: str, value: int | None, rng: random.Random) -> dict[str, i
         elif relation == "<":
             if whole < 4:
                 return None
-            got[name] = rng.randint(2, max(2, whole * 4 // 5))
+            got[name] = rng.randint(1, whole - 1) if wide else rng.randint(2, max(2, whole * 4 // 5))
         else:
-            got[name] = whole + rng.randint(3, 60)
+            got[name] = whole + (rng.randint(1, 150) if wide else rng.randint(3, 60))
     return got
 
 
 _STEP = re.compile(r"(\w+) = (\w+) ([-+*/]) (\w+) -> (.*)")
 
 
-def apply(clause: Clause, cast: Mapping[str, str], value: int | None, code: str, rng: random.Random):
+def wording(clause: Clause, rng: random.Random, wide: bool) -> str:
+    """One of the clause's wordings; when `wide`, sometimes the first sentence of one with the last of another."""
+    text = rng.choice(clause.texts)
+    if wide and rng.random() < 0.3:
+        first, last = text.split(". "), rng.choice(clause.texts).split(". ")
+        if len(first) == len(last) == 2:
+            return f"{first[0]}. {last[1]}"
+    return text
+
+
+def apply(
+    clause: Clause, cast: Mapping[str, str], value: int | None, code: str, rng: random.Random, wide: bool = False
+):
     """Draw numbers for a clause and run its steps.
 
     Args:
@@ -166,13 +180,13 @@ def apply(clause: Clause, cast: Mapping[str, str], value: int | None, code: str,
     Returns:
         (text, steps, numbers, value, code), or None when this draw does not work out.
     """
-    if value is not None and value > clause.most:
+    if value is not None and value > clause.most * (1.3 if wide else 1):
         return None
-    got = numbers_for(clause.numbers, value, rng)
+    got = numbers_for(clause.numbers, value, rng, wide)
     if got is None:
         return None
     slots = {**cast, **{k: str(n) for k, n in got.items()}}
-    text = rng.choice(clause.texts).format(**slots)
+    text = wording(clause, rng, wide).format(**slots)
     known: dict[str, tuple[int, str]] = {k: (n, str(n)) for k, n in got.items()}
     if value is not None:
         known["v"] = (value, code)
@@ -194,14 +208,14 @@ def apply(clause: Clause, cast: Mapping[str, str], value: int | None, code: str,
     return text, steps, got, value, code
 
 
-def cast_for(rng: random.Random) -> dict[str, str]:
+def cast_for(rng: random.Random, wide: bool = False) -> dict[str, str]:
     """The words of one problem: two names with pronouns, a thing, a container, a place and so on."""
     female = rng.random() < 0.5
     name = rng.choice(words.SHE if female else words.HE)
     other = name
     while other == name:
         other = rng.choice(words.SHE + words.HE)
-    item, other_item = rng.sample(words.THINGS, 2)
+    item, other_item = rng.sample(words.THINGS + words.UNITS if wide else words.THINGS, 2)
     treat, prize = rng.sample(words.TREATS, 2)
     box = rng.choice(words.BOXES)
     cast = {
@@ -229,16 +243,18 @@ def cast_for(rng: random.Random) -> dict[str, str]:
     return cast
 
 
-def compose(chain: Sequence[Clause], rng: random.Random, scene_share: float = 0.5) -> Problem | None:
+def compose(
+    chain: Sequence[Clause], rng: random.Random, scene_share: float = 0.5, wide: bool = False
+) -> Problem | None:
     """Fill a chain of clauses (opener first, closer last) with one cast and numbers; None when a draw fails."""
-    cast = cast_for(rng)
+    cast = cast_for(rng, wide)
     value: int | None = None
     code = ""
     texts: list[str] = []
     steps: list[Step] = []
     numbers: list[int] = []
     for clause in chain:
-        done = apply(clause, cast, value, code, rng)
+        done = apply(clause, cast, value, code, rng, wide)
         if done is None:
             return None
         text, more, got, value, code = done
@@ -252,18 +268,28 @@ def compose(chain: Sequence[Clause], rng: random.Random, scene_share: float = 0.
     return Problem(tuple(c.id for c in chain), tuple(numbers), " ".join(texts), tuple(steps))
 
 
-def draw(rng: random.Random, min_steps: int = 2, max_steps: int = 4, accept: Callable[[Problem], bool] | None = None):
-    """Draw one in-template problem of `min_steps` to `max_steps` operations; `accept` may refuse a draw."""
+def draw(
+    rng: random.Random,
+    min_steps: int = 2,
+    max_steps: int = 4,
+    accept: Callable[[Problem], bool] | None = None,
+    wide: bool = False,
+) -> Problem:
+    """Draw one in-template problem of `min_steps` to `max_steps` operations; `accept` may refuse a draw.
+
+    `wide` also repeats clauses, stretches the numbers and mixes wordings: beyond the stand-in set, to make a solver
+    robust to problems that a model wrote.
+    """
     openers, middles, closers = _library()
     while True:
         chain = [rng.choice(openers)]
         for _ in range(rng.choice((0, 1, 1, 1, 2, 2))):
-            following = [c for c in middles[chain[-1].after] if c not in chain]
+            following = [c for c in middles[chain[-1].after] if wide or c not in chain]
             chain.append(rng.choice(following))
         chain.append(rng.choice(closers[chain[-1].after]))
         if not min_steps <= sum(len(c.steps) for c in chain) <= max_steps:
             continue
-        problem = compose(chain, rng)
+        problem = compose(chain, rng, wide=wide)
         if problem is not None and (accept is None or accept(problem)):
             return problem
 

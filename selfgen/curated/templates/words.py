@@ -26,7 +26,10 @@ IRREGULAR = {
     "leaf": "leaves",
     "brush": "brushes",
     "box": "boxes",
+    "child": "children",
 }
+# Nouns that name other quantities; as things they appear only in `wide` draws.
+UNITS = "ticket page letter chair car lawn lap song mile liter minute dollar child team".split()
 BOXES = "box bag basket crate jar tray packet bucket drawer carton".split()
 RELATIVES = "mother father sister brother aunt uncle cousin grandmother grandfather neighbor teacher friend".split()
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
