@@ -80,6 +80,7 @@ def info(run_id: str, run: dict[str, Any], model: BaseModel) -> dict[str, Any]:
         "is_lora": True,
         "lora_rank": run["lora"]["rank"],
         "model_name": run["base_model"],
+        "optimizer_config": {"type": "adamw"},
     }
 
 
@@ -111,6 +112,7 @@ def add_routes(app: FastAPI, server: Server, post: Callable[[str, Callable[[dict
         lora = meta["lora"]
         return {
             "base_model": meta["base_model"],
+            "optimizer_config": {"type": "adamw"},
             "is_lora": True,
             "lora_rank": lora["rank"],
             "train_unembed": lora["unembed"],

@@ -21,7 +21,7 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -37,6 +37,10 @@ from selfgen.training.subset import Problem
 if TYPE_CHECKING:
     from selfgen.params import Params
     from selfgen.service import Service
+
+
+_KEPT_SECONDS = 7 * 24 * 3600
+"""How long the service keeps the checkpoints that a killed run resumes from."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,7 @@ def train_arm(
         if wrong:
             raise GateError(f"arm {arm}: {wrong[0]} (and {len(wrong) - 1} more); the stock loop and params disagree")
         final = _final_checkpoint(log_dir, total)
+        saved = [row[key] for row in results.checkpoint_rows(log_dir) for key in ("state_path", "sampler_path")]
         digest = export_adapter(service, final["state_path"], final["sampler_path"], adapter)
         trained = Trained(
             arm=arm,
@@ -128,6 +133,7 @@ def train_arm(
         )
         if not keep_log:
             shutil.rmtree(log_dir, ignore_errors=True)
+            discard(service, [path for path in saved if path not in (trained.sampler_path, trained.state_path)])
     return trained
 
 
@@ -298,6 +304,7 @@ def _log_folder(name: str) -> Iterator[Path]:
 
     runs = cache_dir() / "runs"
     runs.mkdir(parents=True, exist_ok=True)
+    _prune(runs)
     with open(runs / f"{name}.lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -309,6 +316,29 @@ def _log_folder(name: str) -> Iterator[Path]:
         folder_path.mkdir(exist_ok=True)
         yield folder_path
     (runs / f"{name}.lock").unlink(missing_ok=True)
+
+
+def _prune(runs: Path) -> None:
+    """Remove runs left behind for so long that the service has dropped the checkpoints they would resume from."""
+    oldest = time.time() - _KEPT_SECONDS
+    for path in runs.iterdir():
+        newest = max((p.stat().st_mtime for p in (path, *path.glob("*"))), default=oldest)
+        if newest < oldest:
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def discard(service: Service, paths: Iterable[str]) -> None:
+    """Delete checkpoints that nothing refers to any more; one that cannot be deleted is left to the service's expiry."""
+    import tinker
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        rest = service.client.create_rest_client()
+        for path in paths:
+            try:
+                rest.delete_checkpoint_from_tinker_path(path).result()
+            except (tinker.TinkerError, OSError):
+                logging.getLogger(__name__).warning("%s: not deleted; the service's expiry will", path)
 
 
 def _prepare(log_dir: Path, service: Service) -> int:

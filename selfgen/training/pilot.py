@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from selfgen.evaluation.eval import request
 from selfgen.records import CuratedRow, write_json, write_jsonl
 from selfgen.training import results
-from selfgen.training.arms import Start, Trained, train_arm
+from selfgen.training.arms import Start, Trained, discard, train_arm
 from selfgen.training.subset import Problem
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def run(
         )
     trained_at = time.monotonic()
     evaluation = _time_evaluation(params, trained, test[: params.pilot.eval_items], service)
+    discard(service, [trained.sampler_path, trained.state_path])
     rows = trained.rollouts
     prompt = sum(row["prompt_tokens"] for row in trained.curve) / len(trained.curve)
     measured = {

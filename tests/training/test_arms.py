@@ -113,15 +113,13 @@ def test_an_optimizer_that_is_not_the_stated_one_stops_the_arm(coin, problems, s
 def test_training_killed_in_the_middle_ends_with_the_same_files_and_no_step_twice(
     trained, coin, problems, start, service, tmp_path
 ):
-    """kill -9 after the second of three steps was sent; the same call then resumes."""
+    """A stage with its own server gets kill -9 after the second of three steps; the same call then resumes elsewhere."""
     script = tmp_path / "train.py"
     script.write_text(KILLED)
     given = {
         "params": coin.model_dump(mode="json"),
         "problems": [vars(p) for p in problems],
         "start": vars(start),
-        "base_url": service.base_url,
-        "api_key": service.api_key,
         "adapter": str(tmp_path / "adapter"),
     }
     (tmp_path / "given.json").write_text(json.dumps(given))
@@ -155,10 +153,8 @@ from pathlib import Path
 from types import SimpleNamespace
 folder = Path(sys.argv[1])
 given = json.loads((folder / "given.json").read_text())
-import os
-os.environ["TINKER_BASE_URL"], os.environ["TINKER_API_KEY"] = given["base_url"], given["api_key"]
 from selfgen import params
-from selfgen.service import Service
+from selfgen.service import open_service
 from selfgen.training import arms
 from selfgen.training.subset import Problem
 
@@ -167,11 +163,29 @@ def on_step(sent):
         (folder / "second").touch()
         time.sleep(60)
 
-arms.train_arm(
-    params.parse(given["params"]), "rl_selfgen", [Problem(**p) for p in given["problems"]], arms.Start(**given["start"]),
-    Service("embedded", given["base_url"], given["api_key"], 8, None), adapter=Path(given["adapter"]), on_step=on_step,
-)
+params = params.parse(given["params"])
+with open_service(params, [params.model.name], seed=0) as service:
+    arms.train_arm(
+        params, "rl_selfgen", [Problem(**p) for p in given["problems"]], arms.Start(**given["start"]), service,
+        adapter=Path(given["adapter"]), on_step=on_step,
+    )
 """
+
+
+def test_only_the_final_checkpoint_stays_with_the_service(trained, service):
+    run_id = trained[0].state_path.removeprefix("tinker://").split("/")[0]
+    left = service.client.create_rest_client().list_checkpoints(run_id).result().checkpoints
+    assert sorted(c.tinker_path for c in left) == sorted([trained[0].state_path, trained[0].sampler_path])
+
+
+def test_log_folders_that_nothing_can_resume_from_are_removed(tmp_path):
+    for name, days in (("old", 8), ("new", 1)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.jsonl").touch()
+        for path in (tmp_path / name / "metrics.jsonl", tmp_path / name):
+            os.utime(path, (time.time() - days * 86400,) * 2)
+    arms._prune(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["new"]
 
 
 def test_a_run_whose_checkpoints_the_service_lost_starts_anew(coin, problems, start, service, tmp_path):
