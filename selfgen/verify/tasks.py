@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from selfgen.errors import YieldError
 from selfgen.evaluation.grading import grade
 from selfgen.records import Candidate, Completion, Rejection, Task, dumps, to_dict
-from selfgen.tasks import croissant, filters, overlap, repair
+from selfgen.tasks import croissant, filters, overlap, repair, yields
 from selfgen.tasks.label import Labelled
 from selfgen.tasks.sandbox import Sandbox
 from selfgen.verify.run import Run, broken, expect
 
-CANDIDATES, TASKS, REJECTED, DESCRIPTION = (
+CANDIDATES, TASKS, REJECTED, DESCRIPTION, YIELDS = (
     "data/generate/candidates.jsonl",
     "data/filter/tasks.jsonl",
     "data/filter/rejected.jsonl",
     "data/filter/croissant.json",
+    "data/filter/yields.json",
 )
 # Opens the text of a sample that was taken but not kept; what follows are the labels it answers.
 _STAND_IN = "\0selfgen:"
@@ -90,24 +92,26 @@ def overlaps(run: Run) -> str:
 
 
 def funnel(run: Run) -> str:
-    """The counts that the filter published are those of its rows."""
+    """The counts and the portrait of the set that the filter published are those of its rows."""
     tasks, rejected = run.tasks, run.rows(REJECTED, Rejection)
-    said = run.json("metrics/filter.json")
-    reasons: dict[str, int] = {}
-    for row in rejected:
-        reasons[row.reason] = reasons.get(row.reason, 0) + 1
+    made = run.json(YIELDS)
+    portrait = yields.summarise(tasks, rejected, run.params.filter.solve.n_samples, run.test_rows)
+    expect({key: made.get(key) for key in portrait}, portrait, YIELDS)
     judged = len(tasks) + len(rejected)
+    proposed = sum(row.n_tokens for row in run.rows(CANDIDATES, Candidate)[:judged])
+    expect(made["cost"]["proposal_tokens"], proposed, f"{YIELDS}: cost")
     exact = run.json("data/filter/overlap.json")
     wanted = {
         "candidates_judged": judged,
         "accepted": len(tasks),
         "yield": len(tasks) / judged,
-        "rejected": reasons,
+        "rejected": dict(Counter(row.reason for row in rejected)),
         "generated_eval_exact_overlaps": exact["generated_eval_exact_overlaps"],
         "overlap_hits": exact["hits"],
+        **yields.headline(made),
     }
-    expect({key: said.get(key) for key in wanted}, wanted, "metrics/filter.json")
-    return f"{judged} candidates, {len(rejected)} rejected for {len(reasons)} reasons"
+    expect(run.json("metrics/filter.json"), wanted, "metrics/filter.json")
+    return f"{judged} candidates, {len(rejected)} rejected for {len(wanted['rejected'])} reasons"
 
 
 def description(run: Run) -> str:

@@ -22,8 +22,8 @@ import yaml
 from selfgen import budget, gates, manifest
 from selfgen.decision.run import decide_files
 from selfgen.evaluation.eval import graded, summary
-from selfgen.evaluation.grading import grade
 from selfgen.params import Params, load
+from selfgen.progress import Progress
 from selfgen.records import (
     Candidate,
     Completion,
@@ -37,7 +37,8 @@ from selfgen.records import (
     write_json,
     write_jsonl,
 )
-from selfgen.tasks import audit, croissant, filters, overlap, repair
+from selfgen.tasks import audit, croissant, overlap, repair
+from selfgen.tasks.accept import accept
 from selfgen.training import arms, pilot, preflight, results, starts, subset
 from selfgen.training.checkpoints import adapter_digest
 from selfgen.training.coin import coin
@@ -179,40 +180,21 @@ def filter_tasks(root: Path, p: Params) -> None:
             right = noise("right", row.problem) % 9
             yield [boxed(row.label if s < right else row.label + 1 + s) for s in range(p.filter.solve.n_samples)]
 
-    index = overlap.OverlapIndex.build(read_jsonl(root / "data/curated/test.jsonl", CuratedRow))
-    found = list(
-        filters.run(
-            read_jsonl(root / "data/generate/candidates.jsonl", Candidate),
-            rules=p.filter,
-            overlap=index,
-            solve=solve,
-            grade=lambda text, label: grade(text, str(label)).correct,
-            quarantined=repair.quarantined_ids(root / "review"),
-        )
+    found = accept(
+        read_jsonl(root / "data/generate/candidates.jsonl", Candidate),
+        read_jsonl(root / "data/curated/test.jsonl", CuratedRow),
+        root / "data/filter",
+        rules=p.filter,
+        solve=solve,
+        progress=Progress("filter", None),
+        quarantined=repair.quarantined_ids(root / "review"),
     )
-    tasks = [row for row in found if isinstance(row, Task)]
-    rejected = [row for row in found if isinstance(row, Rejection)]
-    summarised = overlap.summarise(tasks, index, p.filter.decontaminate.reject)
-    write_jsonl(root / "data/filter/tasks.jsonl", tasks)
-    write_jsonl(root / "data/filter/rejected.jsonl", rejected)
-    write_json(root / "data/filter/overlap.json", summarised)
+    write_json(root / "metrics/filter.json", found)
     write_json(root / "data/filter/croissant.json", croissant.describe(p, root=root))
-    reasons = audit.count(tasks, rejected)["rejected"]
-    write_json(
-        root / "metrics/filter.json",
-        {
-            "candidates_judged": len(found),
-            "accepted": len(tasks),
-            "yield": len(tasks) / len(found),
-            "rejected": reasons,
-            "generated_eval_exact_overlaps": summarised["generated_eval_exact_overlaps"],
-            "overlap_hits": summarised["hits"],
-        },
-    )
     _manifest(
         root, p, "data/filter", "filter",
         ["data/generate/candidates.jsonl", "data/curated/test.jsonl", "review/quarantine.jsonl"],
-        ["tasks.jsonl", "rejected.jsonl", "overlap.json", "croissant.json"], ["filter", "model"],
+        ["tasks.jsonl", "rejected.jsonl", "overlap.json", "yields.json", "croissant.json"], ["filter", "model"],
     )  # fmt: skip
 
 

@@ -314,6 +314,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("candidate dropped", edit_rows(tasks.CANDIDATES, drop(1)), tasks.candidates),
     Mutation("overlap count edited", edit_json("data/filter/overlap.json", _set("hits.ngram", lambda v: v + 1)), tasks.overlaps),
     Mutation("description names another file", edit_json(tasks.DESCRIPTION, _set("distribution.0.sha256", "0" * 64)), tasks.description),
+    Mutation("portrait of the set edited", edit_json(tasks.YIELDS, _set("difficulty.mean_pass_rate", 0.5)), tasks.funnel),
     Mutation("yield metric edited", edit_json("metrics/filter.json", _set("yield", 0.99)), tasks.funnel),
     Mutation("curated train answer edited", edit_rows("data/curated/train.jsonl", lambda f: [r.update(answer="7") for r in f]), training.problems),
     Mutation("evaluation answer edited", edit_rows("data/curated/test.jsonl", put(3, "answer", "7")), results.items),
