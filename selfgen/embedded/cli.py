@@ -14,7 +14,7 @@ import click
 @click.option("--seed", default=0, show_default=True, help="Seed of all sampling streams.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @click.option("--dtype", type=click.Choice(["auto", "float32", "bfloat16"]), default="auto", show_default=True)
-@click.option("--threads", default=1, show_default=True, help="Torch threads.")
+@click.option("--threads", default=None, type=int, help="Threads that compute on the CPU  [default: up to 2].")
 @click.option("--key", envvar="TINKER_API_KEY", default=None, help="API key to require; a new one when not given.")
 def serve(
     models: tuple[str, ...],
@@ -23,7 +23,7 @@ def serve(
     seed: int,
     device: str,
     dtype: str,
-    threads: int,
+    threads: int | None,
     key: str | None,
 ) -> None:
     """Serve models over the Tinker protocol on this machine, for training and sampling."""

@@ -24,6 +24,8 @@ Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 # lora(site name, layer index, input [tokens, in], output [tokens, out]) -> output with the adapter's share added
 Lora = Callable[[str, int, Tensor, Tensor], Tensor]
 
+ROPE_LIMIT = 1 << 17  # positions tabulated at most
+
 # The places an adapter can change. Fused projections are one matrix here and separate modules in the checkpoint format.
 SITES = {
     "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -104,8 +106,10 @@ class Decoder:
                     k_norm=maybe(f"{prefix}.self_attn.k_norm.weight") if config.qk_norm else None,
                 )
             )
-        self.inverse_frequency = rope_frequencies(config).to(device)
-        self._cos = self._sin = torch.empty(0, device=device)
+        length = min(config.context, ROPE_LIMIT)
+        angles = torch.arange(length, dtype=torch.float32).outer(rope_frequencies(config))
+        angles = torch.cat([angles, angles], dim=-1).unsqueeze(1).to(device)
+        self._cos, self._sin = angles.cos().to(dtype), angles.sin().to(dtype)
 
     @classmethod
     def load(cls, folder: Path, device: torch.device, dtype: torch.dtype) -> Decoder:
@@ -120,17 +124,7 @@ class Decoder:
 
     def rope(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin for token positions [tokens], each [tokens, 1, head_dim]."""
-        needed = int(positions.max()) + 1 if positions.numel() else 1
-        if self._cos.shape[0] < needed:
-            self.grow_rope(needed)
-        return self._cos[positions].unsqueeze(1), self._sin[positions].unsqueeze(1)
-
-    def grow_rope(self, length: int) -> None:
-        """Tabulate cos and sin for the positions below `length`, rounded up."""
-        length = min(max(1024, 1 << (length - 1).bit_length()), max(length, self.config.context))
-        angles = torch.arange(length, device=self.device, dtype=torch.float32).outer(self.inverse_frequency)
-        angles = torch.cat([angles, angles], dim=-1)
-        self._cos, self._sin = angles.cos().to(self.dtype), angles.sin().to(self.dtype)
+        return self._cos[positions], self._sin[positions]
 
     def forward(self, tokens: Tensor, rope: tuple[Tensor, Tensor], attend: Attend, lora: Lora = no_lora) -> Tensor:
         """Final hidden states [tokens, hidden], after the last norm."""

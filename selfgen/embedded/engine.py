@@ -10,7 +10,8 @@ import queue
 import threading
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,18 +28,35 @@ from selfgen.embedded.store import Store
 from selfgen.embedded.trainer import AdamParams, Datum, TrainingRun
 
 ADAPTERS_KEPT = 32
+CPU_CACHE_BYTES = 2 << 30
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class Workers:
+    """Threads that compute side by side, each with one torch thread.
+
+    Two such lanes beat one torch pool of two threads on small matrices and on a busy machine: there is no barrier
+    inside an operation, and the order of additions does not depend on the number of threads.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix="lane") if count > 1 else None
+
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
+        """Results in order."""
+        return self._pool.map(function, items) if self._pool is not None else map(function, items)
 
 
 class BaseModel:
     """One served model: its folder now, its weights when first used."""
 
-    def __init__(self, name: str, folder: Path, device: torch.device, dtype: torch.dtype):
+    def __init__(self, name: str, folder: Path, device: torch.device, dtype: torch.dtype, workers: Workers):
         self.name = name
         self.folder = folder
         self.config = configs.DecoderConfig.read(folder)
         self.end_tokens = configs.end_tokens(folder)
-        self._device, self._dtype = device, dtype
+        self._device, self._dtype, self._workers = device, dtype, workers
         self._decoder: Decoder | None = None
         self._sampler: Sampler | None = None
         self._tokenizer: Any = None
@@ -59,8 +77,19 @@ class BaseModel:
     @property
     def sampler(self) -> Sampler:
         if self._sampler is None:
-            self._sampler = Sampler(self.decoder, self.text)
+            self._sampler = Sampler(
+                self.decoder, self.text, lanes=self._workers.count, map=self._workers.map, **self._limits()
+            )
         return self._sampler
+
+    def _limits(self) -> dict[str, int]:
+        """Rows at once, and cache cells (rows x length) that fit the memory set aside for keys and values."""
+        config, decoder = self.config, self.decoder
+        cell = 2 * config.layers * config.kv_heads * config.head_dim * decoder.dtype.itemsize
+        if decoder.device.type == "cuda":
+            free, _ = torch.cuda.mem_get_info(decoder.device)
+            return {"max_rows": 1024, "max_cells": int(free * 0.5) // cell}
+        return {"max_rows": 128, "max_cells": max(4096, CPU_CACHE_BYTES // cell)}
 
     @property
     def busy(self) -> bool:
@@ -87,12 +116,22 @@ class Engine:
     """Owns the models, the training runs and the compute thread."""
 
     def __init__(
-        self, models: Mapping[str, Path], store: Store, seed: int = 0, device: str = "cpu", dtype: str = "float32"
+        self,
+        models: Mapping[str, Path],
+        store: Store,
+        seed: int = 0,
+        device: str = "cpu",
+        dtype: str = "float32",
+        threads: int = 1,
     ):
         self.store = store
         self.seed = seed
         self.device = torch.device(device)
-        self.models = {name: BaseModel(name, path, self.device, DTYPES[dtype]) for name, path in models.items()}
+        torch.set_num_threads(1)
+        self.workers = Workers(threads if self.device.type == "cpu" else 1)
+        self.models = {
+            name: BaseModel(name, path, self.device, DTYPES[dtype], self.workers) for name, path in models.items()
+        }
         self.runs: dict[str, LiveRun] = {}
         self._unseeded = 0
         self._light = False
@@ -154,7 +193,7 @@ class Engine:
             spec = LoraSpec(**{**seedless.to_json(), "seed": self.seed * 1_000_003 + self._unseeded + (1 << 40)})
             self._unseeded += 1
         layout = Layout.build(model.config, spec)
-        run = TrainingRun(model.decoder, layout, layout.initial(model.digest))
+        run = TrainingRun(model.decoder, layout, layout.initial(model.digest), self.workers.map)
         self.store.create_run(run_id, {"base_model": base, "lora": spec.to_json(), "user_metadata": metadata})
         self.runs[run_id] = LiveRun(model, spec, run)
 
@@ -204,7 +243,7 @@ class Engine:
         if live is None:
             model = self._base_of(path, meta, base)
             layout = Layout.build(model.config, spec)
-            live = LiveRun(model, spec, TrainingRun(model.decoder, layout, layout.flatten(tensors)))
+            live = LiveRun(model, spec, TrainingRun(model.decoder, layout, layout.flatten(tensors), self.workers.map))
             info = {"base_model": model.name, "lora": spec.to_json(), "user_metadata": metadata, "from": path}
             self.store.create_run(run_id, info)
             self.runs[run_id] = live
@@ -213,7 +252,7 @@ class Engine:
             layout = Layout.build(live.base.config, spec)
             if layout.size != live.run.layout.size or layout.spec.sites() != live.spec.sites():
                 raise RequestError(f"{path}: its LoRA rank or layers differ from the training run's")
-            live.run = TrainingRun(live.base.decoder, live.run.layout, layout.flatten(tensors))
+            live.run = TrainingRun(live.base.decoder, live.run.layout, layout.flatten(tensors), self.workers.map)
         if optimizer:
             if "optimizer.first" not in tensors:
                 raise RequestError(f"{path} holds no optimizer state; load it without, or a weights checkpoint")

@@ -62,10 +62,9 @@ def serve(
     port: int = 8787,
     key: str | None = None,
     descriptor: int | None = None,
-    threads: int = 1,
+    threads: int | None = None,
 ) -> None:
     """Serve until interrupted, on loopback only. `descriptor` is an already bound socket to use instead of `port`."""
-    import torch
     import uvicorn
 
     from selfgen.embedded.app import create_app
@@ -74,12 +73,12 @@ def serve(
     from selfgen.embedded.errors import RequestError
     from selfgen.embedded.store import Store
 
-    torch.set_num_threads(threads)
+    threads = threads or min(2, os.cpu_count() or 1)
     if dtype == "auto":
         dtype = "float32" if device == "cpu" else "bfloat16"
     key = key or f"tml-{secrets.token_hex(16)}"
     try:
-        engine = Engine(folders(models), Store(state_dir), seed=seed, device=device, dtype=dtype)
+        engine = Engine(folders(models), Store(state_dir), seed=seed, device=device, dtype=dtype, threads=threads)
     except (Unsupported, RequestError) as error:
         raise ServiceError(f"cannot serve {', '.join(models)}: {error}") from None
     except OSError as error:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from selfgen.embedded.config import DecoderConfig
-from selfgen.embedded.decoder import SITES
+from selfgen.embedded.decoder import SITES, Lora
 
 ALPHA = 32.0
 
@@ -159,7 +159,6 @@ class AdapterStack:
         self.count = len(layouts)
         self._device = device
         self._parts: dict[tuple[str, int], list[tuple[Tensor, Tensor, tuple[int, ...]]]] = {}
-        self._masks: dict[tuple[int, ...], Tensor] = {}
         for place in sorted({place for layout in layouts for place in layout.places}):
             parts = []
             for index, (layout, flat) in enumerate(zip(layouts, flats, strict=True)):
@@ -176,19 +175,22 @@ class AdapterStack:
                 parts = [(torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]), owners)]
             self._parts[place] = parts
 
-    def select(self, owners: list[int]) -> None:
-        """Say which adapter each row of the coming batch uses: an index per row, -1 for the base model."""
-        self._masks = {}
-        if self.count == 1 and all(owner == 0 for owner in owners):
-            return
-        rows = torch.tensor(owners, device=self._device).unsqueeze(1)
-        for columns in {part[2] for parts in self._parts.values() for part in parts}:
-            self._masks[columns] = rows == torch.tensor(columns, device=self._device).unsqueeze(0)
+    def bind(self, owners: list[int]) -> Lora:
+        """The stack for one batch: which adapter each row uses, as an index per row, -1 for the base model."""
+        masks: dict[tuple[int, ...], Tensor] | None = None
+        if self.count > 1 or any(owner != 0 for owner in owners):
+            rows = torch.tensor(owners, device=self._device).unsqueeze(1)
+            masks = {
+                columns: rows == torch.tensor(columns, device=self._device).unsqueeze(0)
+                for columns in {part[2] for parts in self._parts.values() for part in parts}
+            }
 
-    def __call__(self, site: str, layer: int, inputs: Tensor, outputs: Tensor) -> Tensor:
-        for a, b, columns in self._parts.get((site, layer), ()):
-            low = F.linear(inputs, a)
-            if self._masks:
-                low = low * self._masks[columns]
-            outputs = torch.addmm(outputs, low, b)
-        return outputs
+        def apply(site: str, layer: int, inputs: Tensor, outputs: Tensor) -> Tensor:
+            for a, b, columns in self._parts.get((site, layer), ()):
+                low = F.linear(inputs, a)
+                if masks is not None:
+                    low = low * masks[columns]
+                outputs = torch.addmm(outputs, low, b)
+            return outputs
+
+        return apply

@@ -8,9 +8,8 @@ multiple of the cache step, which on the CPU makes every row's arithmetic indepe
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -91,18 +90,23 @@ class Prompt:
 
 
 class Sampler:
-    """Sampling from one base model and any number of adapters. Used from one thread."""
+    """Sampling from one base model and any number of adapters. Used from one thread; decodes on `lanes` of them."""
 
     def __init__(
-        self, decoder: Decoder, decode_text: Callable[[list[int]], str], max_rows: int = 128, max_cells: int = 1 << 18
+        self,
+        decoder: Decoder,
+        decode_text: Callable[[list[int]], str],
+        max_rows: int = 128,
+        max_cells: int = 1 << 18,
+        lanes: int = 1,
+        map: Callable[..., Iterable] = map,
     ):
         self.decoder = decoder
-        self.decode_text = decode_text
         self.max_rows = max_rows
         self.max_cells = max_cells
+        self.map = map
         self.waiting: deque[SampleJob] = deque()
-        self.running: list[Sequence] = []
-        self.cache = SlotCache(decoder.config, decoder.device, decoder.dtype)
+        self.lanes = [Lane(decoder, decode_text) for _ in range(lanes)]
         self._prompts: OrderedDict[tuple[str, tuple[int, ...]], Prompt] = OrderedDict()
         self._stacks: OrderedDict[tuple[str, ...], AdapterStack] = OrderedDict()
 
@@ -110,18 +114,26 @@ class Sampler:
         self.waiting.append(job)
 
     @property
+    def rows(self) -> int:
+        return sum(len(lane.running) for lane in self.lanes)
+
+    @property
     def busy(self) -> bool:
-        return bool(self.waiting or self.running)
+        return bool(self.waiting or self.rows)
 
     @torch.inference_mode()
     def step(self) -> None:
         """Admit what fits, decode one token of every running sequence, hand back what has finished."""
         self._admit()
-        if self.running:
-            self._decode()
+        active = [lane for lane in self.lanes if lane.running]
+        for lane in active:
+            lane.lora = self._bind(lane)
+        for finished in self.map(Lane.decode, active) if len(active) > 1 else map(Lane.decode, active):
+            report(finished)
         if not self.busy:
             self._prompts.clear()
-            self.cache.release()
+            for lane in self.lanes:
+                lane.cache.release()
 
     # Admission -------------------------------------------------------------------------------------------------------
 
@@ -131,15 +143,15 @@ class Sampler:
             if job.cancelled:
                 self.waiting.popleft()
                 continue
-            rows = len(self.running) + len(job.keys)
-            length = max([len(job.prompt) + job.params.max_tokens, self.cache.length])
-            if self.running and (rows > self.max_rows or rows * length > self.max_cells):
+            rows = self.rows + len(job.keys)
+            length = max([len(job.prompt) + job.params.max_tokens, *(lane.cache.length for lane in self.lanes)])
+            if self.rows and (rows > self.max_rows or rows * length > self.max_cells):
                 return
             self.waiting.popleft()
             try:
                 self._start(job)
             except Exception as error:  # one bad job must not take the others with it
-                self.running = [s for s in self.running if s.job is not job]
+                job.cancelled = True
                 job.done(job, error)
 
     def _start(self, job: SampleJob) -> None:
@@ -152,17 +164,17 @@ class Sampler:
                 sequence.stop_reason = "length"
             job.done(job, None)
             return
-        self._choose(job.sequences, prompt.logits.expand(len(job.keys), -1))
-        alive = [s for s in job.sequences if s.stop_reason is None]
-        if alive:
-            slots = list(range(len(self.running), len(self.running) + len(alive)))
-            # Only as long as needed now: the cache grows with the sequences.
-            length = max([len(job.prompt), *(s.position for s in self.running)]) + 1
-            self.cache.reserve(padded(len(self.running) + len(alive)), length)
-            self.cache.fill(slots, prompt.kept)
-            self.running += alive
-        if len(alive) < len(job.sequences):
-            self._report([s for s in job.sequences if s.stop_reason])
+        self.lanes[0].choose(job.sequences, prompt.logits.expand(len(job.keys), -1))
+        shares: list[list[Sequence]] = [[] for _ in self.lanes]
+        for sequence in job.sequences:
+            if sequence.stop_reason is None:
+                # Fill a lane's padded batch before using the next lane.
+                loads = [padded(len(lane.running) + len(s) + 1) for lane, s in zip(self.lanes, shares, strict=True)]
+                shares[loads.index(min(loads))].append(sequence)
+        for lane, share in zip(self.lanes, shares, strict=True):
+            if share:
+                lane.join(share, prompt)
+        report([s for s in job.sequences if s.stop_reason])
 
     def _prompt(self, job: SampleJob) -> Prompt:
         """Keys, values and last logits of the job's prompt, computed alone so that they depend on nothing else."""
@@ -172,17 +184,11 @@ class Sampler:
         if found is not None:
             self._prompts.move_to_end(key)
             return found
-        lora: Lora = no_lora
-        if job.adapter is not None:
-            stack = self._stack([job.adapter])
-            stack.select([0] * len(job.prompt))
-            lora = stack
+        lora = self.stack([job.adapter]).bind([0]) if job.adapter is not None else no_lora
         tokens = torch.tensor(job.prompt, device=self.decoder.device)
         positions = torch.arange(len(job.prompt), device=self.decoder.device)
         attend = PackedCausal(self.decoder.config, [len(job.prompt)], keep=True)
         hidden = self.decoder.forward(tokens, self.decoder.rope(positions), attend, lora)
-        if job.adapter is not None:
-            stack.select([0])
         logits = self.decoder.logits(hidden[-1:], lora)
         assert attend.kept is not None
         self._prompts[key] = Prompt(attend.kept, logits, hidden)
@@ -196,12 +202,10 @@ class Sampler:
         logps = np.full(count, np.nan, dtype=np.float32)
         width = job.topk_prompt
         ids, tops = np.zeros((count, width), np.int32), np.full((count, width), -99999.0, np.float32)
-        lora: Lora = self._stack([job.adapter]) if job.adapter else no_lora
+        lora = self.stack([job.adapter]).bind([0]) if job.adapter is not None else no_lora
         rows = max(16, (8 << 20) // self.decoder.config.vocab_size)
         for start in range(0, count - 1, rows):
             stop = min(start + rows, count - 1)
-            if isinstance(lora, AdapterStack):
-                lora.select([0] * (stop - start))
             table = torch.log_softmax(self.decoder.logits(prompt.hidden[start:stop], lora), dim=-1)
             targets = torch.tensor(job.prompt[start + 1 : stop + 1], device=table.device).unsqueeze(1)
             logps[start + 1 : stop + 1] = table.gather(1, targets).squeeze(1).cpu().numpy()
@@ -211,42 +215,23 @@ class Sampler:
         job.prompt_logps = logps if job.prompt_logprobs else None
         job.prompt_topk = (ids, tops) if width else None
 
-    # Decoding --------------------------------------------------------------------------------------------------------
+    # Adapters --------------------------------------------------------------------------------------------------------
 
-    def _decode(self) -> None:
-        rows = padded(len(self.running))
-        idle = rows - len(self.running)
-        positions = [s.position for s in self.running]
-        self.cache.reserve(rows, max(positions) + 1)
-        device = self.decoder.device
-        tokens = torch.tensor([s.tokens[-1] for s in self.running] + [0] * idle, device=device)
-        places = torch.tensor(positions + [0] * idle, device=device)
-        lora = self._select(idle)
-        attend = SlotAttention(self.cache, places)
-        hidden = self.decoder.forward(tokens, self.decoder.rope(places), attend, lora)
-        logits = self.decoder.logits(hidden, lora)[: len(self.running)]
-        self._choose(self.running, logits)
-        finished = [s for s in self.running if s.stop_reason is not None or s.job.cancelled]
-        if finished:
-            self._leave()
-            self._report(finished)
-
-    def _select(self, idle: int) -> Lora:
+    def _bind(self, lane: Lane) -> Lora:
         adapters: dict[str, Adapter] = {}
-        for sequence in self.running:
+        for sequence in lane.running:
             if sequence.job.adapter is not None:
                 adapters.setdefault(sequence.job.adapter.digest, sequence.job.adapter)
         if not adapters:
             return no_lora
         order = sorted(adapters)
         index = {digest: i for i, digest in enumerate(order)}
-        stack = self._stack([adapters[digest] for digest in order])
-        owners = [index[s.job.adapter.digest] if s.job.adapter else -1 for s in self.running]
+        owners = [index[s.job.adapter.digest] if s.job.adapter else -1 for s in lane.running]
         # Idle rows may run any adapter; sharing the first keeps the unmasked path for single-adapter batches.
-        stack.select(owners + [0] * idle)
-        return stack
+        owners += [0] * (padded(len(owners)) - len(owners))
+        return self.stack([adapters[digest] for digest in order]).bind(owners)
 
-    def _stack(self, adapters: list[Adapter | Any]) -> AdapterStack:
+    def stack(self, adapters: list[Adapter]) -> AdapterStack:
         key = tuple(a.digest for a in adapters)
         stack = self._stacks.get(key)
         if stack is None:
@@ -259,7 +244,45 @@ class Sampler:
         self._stacks.move_to_end(key)
         return stack
 
-    def _choose(self, sequences: list[Sequence], logits: Tensor) -> None:
+
+class Lane:
+    """A share of the running sequences with a cache of their own, decoded together; lanes may run in parallel."""
+
+    def __init__(self, decoder: Decoder, decode_text: Callable[[list[int]], str]):
+        self.decoder = decoder
+        self.decode_text = decode_text
+        self.running: list[Sequence] = []
+        self.cache = SlotCache(decoder.config, decoder.device, decoder.dtype)
+        self.lora: Lora = no_lora
+
+    def join(self, sequences: list[Sequence], prompt: Prompt) -> None:
+        """Take in sequences whose prompt has been computed and whose first token is chosen."""
+        count = len(self.running) + len(sequences)
+        # Only as long as needed now: the cache grows with the sequences.
+        length = max(s.position for s in (*self.running, *sequences)) + 1
+        self.cache.reserve(padded(count), length)
+        self.cache.fill(list(range(len(self.running), count)), prompt.kept)
+        self.running += sequences
+
+    @torch.inference_mode()
+    def decode(self) -> list[Sequence]:
+        """One token for every running sequence; returns those that have ended, which leave."""
+        idle = padded(len(self.running)) - len(self.running)
+        positions = [s.position for s in self.running]
+        self.cache.reserve(len(self.running) + idle, max(positions) + 1)
+        device = self.decoder.device
+        tokens = torch.tensor([s.tokens[-1] for s in self.running] + [0] * idle, device=device)
+        places = torch.tensor(positions + [0] * idle, device=device)
+        attend = SlotAttention(self.cache, places)
+        hidden = self.decoder.forward(tokens, self.decoder.rope(places), attend, self.lora)
+        logits = self.decoder.logits(hidden, self.lora)[: len(self.running)]
+        self.choose(self.running, logits)
+        finished = [s for s in self.running if s.stop_reason is not None or s.job.cancelled]
+        if finished:
+            self._leave()
+        return finished
+
+    def choose(self, sequences: list[Sequence], logits: Tensor) -> None:
         """Append one token to each sequence from logits [sequences, vocabulary], and mark those that have ended."""
         table = torch.log_softmax(logits, dim=-1)
         chosen = choose(table, [s.job.params for s in sequences], [s.stream for s in sequences])
@@ -295,10 +318,12 @@ class Sampler:
             self.running[hole] = self.running[mover]
         del self.running[count:]
 
-    def _report(self, finished: list[Sequence]) -> None:
-        for job in {id(s.job): s.job for s in finished}.values():
-            if all(s.stop_reason is not None for s in job.sequences) and not job.cancelled:
-                job.done(job, None)
+
+def report(finished: list[Sequence]) -> None:
+    """Hand back the jobs of `finished` whose sequences have all ended."""
+    for job in {id(s.job): s.job for s in finished}.values():
+        if all(s.stop_reason is not None for s in job.sequences) and not job.cancelled:
+            job.done(job, None)
 
 
 def padded(rows: int) -> int:

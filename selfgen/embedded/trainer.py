@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from selfgen.embedded.errors import RequestError
 from selfgen.embedded.lora import Layout, TrainingLora
 from selfgen.embedded.packing import Packing, pack
 
+TOKEN_BUDGET = 2048  # tokens of one micro-batch
 LOGIT_BUDGET = 16 << 20  # elements of one logits slice; bounds memory for large vocabularies
 
 
@@ -44,8 +45,9 @@ class AdamParams:
 class TrainingRun:
     """Adapter parameters, gradient and Adam moments, each one flat float32 vector."""
 
-    def __init__(self, decoder: Decoder, layout: Layout, flat: Tensor):
+    def __init__(self, decoder: Decoder, layout: Layout, flat: Tensor, map: Callable[..., Iterable] = map):
         self.decoder = decoder
+        self.map = map
         self.layout = layout
         self.flat = flat.to(decoder.device, torch.float32).detach().clone()
         self.grad: Tensor | None = None
@@ -54,7 +56,13 @@ class TrainingRun:
         self.step = 0
 
     def forward_backward(
-        self, data: list[Datum], loss_fn: str, config: Mapping[str, float], *, backward: bool, budget: int = 4096
+        self,
+        data: list[Datum],
+        loss_fn: str,
+        config: Mapping[str, float],
+        *,
+        backward: bool,
+        budget: int = TOKEN_BUDGET,
     ) -> tuple[float, list[np.ndarray]]:
         """Sum of the loss and each datum's target log-probabilities; adds to the gradient when `backward`.
 
@@ -65,8 +73,13 @@ class TrainingRun:
         check_data(data, loss_fn, self.decoder.config.vocab_size, self.decoder.config.context)
         logps: list[np.ndarray] = [np.empty(0)] * len(data)
         total = 0.0
-        for packing in pack([d.tokens for d in data], budget):
-            loss, outputs, grad = self._micro_batch(packing, data, loss_fn, config, backward)
+
+        def work(packing: Packing) -> tuple[float, list[np.ndarray], Tensor | None]:
+            return self._micro_batch(packing, data, loss_fn, config, backward)
+
+        packings = pack([d.tokens for d in data], budget)
+        # Micro-batches may run side by side; their results are added in order, so rounding does not tell.
+        for packing, (loss, outputs, grad) in zip(packings, self.map(work, packings), strict=True):
             total += loss
             for i, output in zip(packing.members, outputs, strict=True):
                 logps[i] = output

@@ -48,8 +48,9 @@ def test_training_and_stacked_forms_equal_merged_weights(decoder: Decoder) -> No
             logits(decoder, tokens, TrainingLora(layout, flat, torch.float32)), expected, rtol=1e-4, atol=1e-4
         )
         stack = AdapterStack([layout], [flat], decoder.device, decoder.dtype)
-        stack.select([0] * len(tokens))
-        torch.testing.assert_close(logits(decoder, tokens, stack), expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            logits(decoder, tokens, stack.bind([0] * len(tokens))), expected, rtol=1e-4, atol=1e-4
+        )
 
 
 def test_each_row_of_a_mixed_batch_sees_only_its_own_adapter(decoder: Decoder) -> None:
@@ -58,8 +59,7 @@ def test_each_row_of_a_mixed_batch_sees_only_its_own_adapter(decoder: Decoder) -
     tokens = list(range(3, 40))
     with torch.no_grad():
         for owner in (0, 1, -1):
-            stack.select([owner] * len(tokens))
-            mixed = logits(decoder, tokens, stack)
+            mixed = logits(decoder, tokens, stack.bind([owner] * len(tokens)))
             if owner < 0:
                 alone = logits(decoder, tokens, lambda s, i, x, y: y)
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -65,6 +66,8 @@ def test_two_hundred_requests_give_the_same_bits_in_any_order_and_company(decode
     first = collect(order)
     rng.shuffle(order)
     assert collect(order, max_rows=16) == first
+    with ThreadPoolExecutor(2) as pool:
+        assert collect(order, lanes=2, map=pool.map) == first
     alone = order[:20]
     for i in alone:
         assert collect([i]) == {i: first[i]}
