@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
 import subprocess
@@ -145,50 +144,42 @@ def test_programs_that_shadow_builtins_still_get_their_answer(sandbox: Sandbox) 
 # Attacks.
 
 
-@pytest.fixture(scope="module")
-def battery(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Outcome, float]]:
-    """Outcome and wall seconds of every attack, two at a time, with a canary file in the working directory."""
-    folder = tmp_path_factory.mktemp("battery")
-    (folder / "CANARY").write_text("alive")
-    before = os.getcwd()
-    handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGALRM, signal.SIGTERM, signal.SIGCHLD)}
+@pytest.mark.slow
+def test_every_attack_ends_in_time_with_a_classified_outcome_and_leaves_the_caller_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "CANARY").write_text("alive")
+    monkeypatch.chdir(tmp_path)
+    run_solve(solve("return 1"))  # the runtime's own threads and descriptors exist from here on
+    signals = (signal.SIGINT, signal.SIGALRM, signal.SIGTERM, signal.SIGCHLD)
+    handlers = [signal.getsignal(number) for number in signals]
     descriptors = psutil.Process().num_fds()
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    os.chdir(folder)
-    try:
-        with Sandbox(2) as two:
 
-            def run(attack: tuple[str, str, tuple[str, ...]]) -> tuple[str, Outcome, float]:
-                started = time.perf_counter()
-                outcome = two.run(attack[1])
-                return attack[0], outcome, time.perf_counter() - started
-
-            results = {name: (outcome, seconds) for name, outcome, seconds in two.map(run, ATTACKS)}
-        assert [path.name for path in folder.iterdir()] == ["CANARY"]
-        assert (folder / "CANARY").read_text() == "alive"
-        assert os.getcwd() == str(folder)
-    finally:
-        os.chdir(before)
-    assert {s: signal.getsignal(s) for s in handlers} == handlers
-    assert psutil.Process().num_fds() <= descriptors + 2
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 300 * 1024  # KiB
-    return results
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "code", "statuses"), ATTACKS, ids=[attack[0] for attack in ATTACKS])
-def test_an_attack_ends_in_time_with_a_classified_outcome(
-    battery: dict[str, tuple[Outcome, float]], name: str, code: str, statuses: tuple[str, ...]
-) -> None:
-    outcome, seconds = battery[name]
-    assert outcome.status in statuses, outcome
-    assert (outcome.value is not None) == (outcome.status == "ok")
-    assert outcome.detail.isprintable()
-    if seconds >= DEADLINE_S:  # two at a time on a busy machine: measure it alone before judging
+    def timed(code: str) -> tuple[Outcome, float]:
         started = time.perf_counter()
-        run_solve(code)
-        seconds = time.perf_counter() - started
-    assert seconds < DEADLINE_S
+        outcome = two.run(code)
+        return outcome, time.perf_counter() - started
+
+    with Sandbox(2) as two:
+        results = list(two.map(timed, [code for _, code, _ in ATTACKS]))
+        # Late with a neighbour on a busy machine? Measured alone before it is judged.
+        results = [timed(ATTACKS[i][1]) if s >= DEADLINE_S else (o, s) for i, (o, s) in enumerate(results)]
+
+    wrong = [
+        (name, outcome, round(seconds, 2))
+        for (name, _, statuses), (outcome, seconds) in zip(ATTACKS, results, strict=True)
+        if outcome.status not in statuses
+        or (outcome.value is None) == (outcome.status == "ok")
+        or not outcome.detail.isprintable()
+        or seconds >= DEADLINE_S
+    ]
+    assert wrong == []
+    assert [path.name for path in tmp_path.iterdir()] == ["CANARY"]
+    assert (tmp_path / "CANARY").read_text() == "alive"
+    assert [signal.getsignal(number) for number in signals] == handlers
+    assert psutil.Process().num_fds() <= descriptors
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 300 * 1024  # KiB
 
 
 def test_the_battery_is_large_and_its_names_are_distinct() -> None:
