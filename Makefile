@@ -11,7 +11,7 @@ export TINKER_TELEMETRY := 0
 STAMP := $(VENV)/.selfgen-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 SCALE ?= embedded
 
-.PHONY: help setup params repro test lint bench report serve push pull clean compat clean-room
+.PHONY: help setup params repro test lint bench report serve push pull repair verify clean compat clean-room
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -54,6 +54,12 @@ serve: setup ## Start the embedded Tinker server on the shipped models
 
 push: setup ## Push artifacts to the default DVC remote
 	@dvc push
+
+repair: setup ## Quarantine the tasks that a failed audit flagged
+	@selfgen repair
+
+verify: setup ## Recompute every published claim from the artifacts alone
+	@selfgen verify
 
 pull: setup ## Pull artifacts from the default DVC remote
 	@dvc pull

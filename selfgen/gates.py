@@ -26,6 +26,7 @@ MEAN_REWARD = "selfgen_mean_train_reward_pilot"
 OVERLAPS = "generated_eval_exact_overlaps"
 
 TREATMENT, BASELINE = "rl_selfgen", "rl_gsm8k"
+FAILED = "review/failed_gates"
 
 _MEASURES = {
     TREATMENT_FRACTION: f"share of {TREATMENT} training problems whose ids are in the audited generated manifest",
@@ -271,8 +272,15 @@ def requirements(root: str | Path = ".") -> tuple[Requirement, ...]:
 
 
 def evaluate_and_write(bounds: Mapping[str, Bound], root: str | Path = ".") -> GateReport:
-    """Evaluate, then write data/gate/gate.json and metrics/gate.json; the caller prints and raises afterwards."""
+    """Evaluate, then write data/gate/gate.json and metrics/gate.json; the caller prints and raises afterwards.
+
+    DVC keeps a failed stage's outputs in the workspace but not in its cache, and deletes them before the next try.
+    So a failed gate is also written to review/failed_gates, under a name made of its content, where DVC never looks.
+    """
     report = from_files(bounds, root)
     write_json(Path(root) / "data/gate/gate.json", report.to_json())
     write_json(Path(root) / "metrics/gate.json", report.metrics())
+    if not report.passed:
+        name = sha256_file(Path(root) / "data/gate/gate.json")[:16]
+        write_json(Path(root) / FAILED / f"{name}.json", report.to_json())
     return report

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from selfgen.errors import VerifyError
-from selfgen.records import Task, read_json, read_jsonl, write_json
+from selfgen import gates
+from selfgen.errors import GateError, VerifyError
+from selfgen.params import load
+from selfgen.records import Task, read_json, read_jsonl, write_json, write_jsonl
 from selfgen.tasks import repair
 from selfgen.verify import claims
 from selfgen.verify.cli import verify as command
@@ -96,6 +98,31 @@ def test_a_repaired_run_passes_and_its_rounds_are_part_of_it(tmp_path: Path, mon
     shutil.rmtree(tmp_path / "review/audit_rounds/01")
     artifacts.lock(tmp_path)
     assert "audits.repairs" in {claim.name for claim in claims.failed(claims.verify(tmp_path))}
+
+
+def test_a_failed_gate_leaves_evidence_where_dvc_does_not_delete_it(copy: Path) -> None:
+    rollouts = mutations.rows(copy, "data/pilot/rl_selfgen/rollouts.jsonl")
+    write_jsonl(copy / "data/pilot/rl_selfgen/rollouts.jsonl", [row | {"reward": 1.0} for row in rollouts])
+    bounds = load(copy / "params.yaml").gate
+    report = gates.evaluate_and_write(bounds, copy)
+    assert not report.passed
+    (kept,) = (copy / gates.FAILED).iterdir()
+    assert read_json(kept) == read_json(copy / "data/gate/gate.json")
+    gates.evaluate_and_write(bounds, copy)
+    assert len(list((copy / gates.FAILED).iterdir())) == 1
+
+
+def test_the_gate_refuses_another_task_set_than_the_audited_one_and_a_failed_preflight(copy: Path) -> None:
+    tasks = mutations.rows(copy, "data/filter/tasks.jsonl")
+    write_jsonl(copy / "data/filter/tasks.jsonl", [tasks[1], tasks[0], *tasks[2:]])
+    preflight = read_json(copy / "data/preflight/preflight.json")
+    preflight["checks"][1]["passed"] = False
+    write_json(copy / "data/preflight/preflight.json", preflight)
+    report = gates.from_files(load(copy / "params.yaml").gate, copy)
+    assert [need.name for need in report.requirements if not need.passed] == ["audit", "preflight"]
+    with pytest.raises(GateError, match=r"^gate: audit: the audited task set is not the one .* run `dvc repro`"):
+        report.raise_if_failed()
+    assert "start_shape[0]" in report.table()
 
 
 def test_there_are_more_than_thirty_mutations_and_their_names_differ() -> None:
