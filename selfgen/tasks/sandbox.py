@@ -198,7 +198,8 @@ def _run_in_pool(pool: Any, code: str) -> Outcome:
         except pydantic_monty.MontyCrashedError as error:
             return Outcome("timeout" if error.timed_out else "crash", detail=_line(str(error)))
         except pydantic_monty.MontySyntaxError as error:
-            return Outcome("syntax", detail=_line(str(error)))
+            message = _line(str(error))
+            return Outcome("unsupported" if _BEYOND_COMPILER.match(message) else "syntax", detail=message)
         except pydantic_monty.MontyRuntimeError as error:
             message = _line(error.display("type-msg"))
             if message.startswith("TypeError: '<=' not supported") and _raised_by_the_call(error):
@@ -248,6 +249,7 @@ def _judge(value: object) -> Outcome:
 _NAME = re.compile(r"NameError: name '(\w+)' is not defined")
 _ATTRIBUTE = re.compile(r"AttributeError: '(\w+)' object has no attribute '(\w+)'")
 _MODULE = re.compile(r"AttributeError: module '([\w.]+)' has no attribute")
+_BEYOND_COMPILER = re.compile(r"Source is too deeply nested|function too large")
 _UNSUPPORTED = re.compile(
     r"NotImplementedError: The monty|ModuleNotFoundError: |ImportError: |PermissionError: "
     r"|RuntimeError: '[\w.]+' is not supported in this environment|RuntimeError: Internal error in monty"

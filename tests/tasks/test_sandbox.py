@@ -241,6 +241,18 @@ def test_a_killed_worker_is_a_crash_and_the_next_program_runs() -> None:
         assert own.run(solve("return 3")) == Outcome("ok", 3, "")
 
 
+def test_a_worker_sees_neither_the_environment_nor_the_files_of_its_parent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TINKER_API_KEY", "tml-secret")
+    before = {child.pid for child in psutil.Process().children()}
+    with (tmp_path / "open-in-the-parent").open("w"), Sandbox() as own:
+        own.run(solve("return 1"))
+        (worker,) = (child for child in psutil.Process().children() if child.pid not in before)
+        assert "TINKER_API_KEY" not in worker.environ()
+        assert "open-in-the-parent" not in str(worker.open_files())
+
+
 def test_closing_leaves_no_process_behind() -> None:
     before = {child.pid for child in psutil.Process().children()}
     with Sandbox(2) as two:
