@@ -21,6 +21,7 @@ from typing import Any
 import click
 
 from selfgen.errors import DataError
+from selfgen.manifest import sha256_file
 from selfgen.records import AuditRow, Task, read_json, read_jsonl, write_jsonl
 from selfgen.tasks.audit import AGREE, PastRound, read_adjudications
 
@@ -90,7 +91,7 @@ def quarantine_flagged(audit: str | Path, review: str | Path, tasks: str | Path)
         tasks: the accepted set that was audited; overlapping tasks outside the sample are read from it.
 
     Raises:
-        DataError: the audit passed, flagged nothing that repair could remove, or was repaired before.
+        DataError: the audit passed, flagged nothing that repair could remove, was repaired before, or is of other tasks.
     """
     audit, review = Path(audit), Path(review)
     verdict = read_json(audit / "audit.json")
@@ -100,6 +101,8 @@ def quarantine_flagged(audit: str | Path, review: str | Path, tasks: str | Path)
         raise DataError(f"{audit}/audit.json: the audit passed, there is nothing to repair")
     if round <= len(past_rounds(review)):
         raise DataError(f"{audit}/audit.json: round {round} is repaired already; run `dvc repro` for the next audit")
+    if verdict["tasks_sha256"] != sha256_file(tasks):
+        raise DataError(f"{audit}/audit.json: {tasks} has changed since it was audited; run `dvc repro` first")
     kept = read_quarantine(review)
     known = {row.id for row in kept}
     ruled = read_adjudications(review / ADJUDICATIONS)

@@ -59,18 +59,19 @@ def repairs(run: Run) -> str:
     review = run.root / "review"
     past, kept = repair.past_rounds(review), {row.id: row for row in repair.read_quarantine(review)}
     ruled = audit.read_adjudications(review / repair.ADJUDICATIONS)
-    for row in kept.values():
-        if row.id != task_id(row.problem, row.label):
-            raise broken(f"review/{repair.QUARANTINE}: {row.id} is not the id of its problem and label")
-        if not 1 <= row.round <= len(past):
-            raise broken(f"review/{repair.QUARANTINE}: {row.id} names round {row.round}, {len(past)} are on record")
-    for entry in past:
-        folder = review / repair.ROUNDS / f"{entry.round:02d}"
+    for entry in kept.values():
+        where = f"review/{repair.QUARANTINE}: {entry.id}"
+        if entry.id != task_id(entry.problem, entry.label):
+            raise broken(f"{where} is not the id of its problem and label")
+        if not 1 <= entry.round <= len(past):
+            raise broken(f"{where} names round {entry.round}, {len(past)} are on record")
+    for number in (round.round for round in past):
+        folder = review / repair.ROUNDS / f"{number:02d}"
         verdict = read_json(folder / "audit.json")
         rows = list(read_jsonl(folder / "rows.jsonl", AuditRow))
-        expect(verdict["sample"], len(rows), f"round {entry.round}: sample")
+        expect(verdict["sample"], len(rows), f"round {number}: sample")
         for row in rows:
-            where = f"round {entry.round}: {row.task_id}"
+            where = f"round {number}: {row.task_id}"
             expect(row.outcome, audit.judge(row.answer, row.label), f"{where}: outcome")
             if row.outcome != audit.AGREE and row.task_id not in kept and row.task_id not in ruled:
                 raise broken(f"{where} was flagged, but is neither quarantined nor adjudicated")

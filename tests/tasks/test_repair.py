@@ -186,6 +186,14 @@ def test_a_passed_audit_has_nothing_to_repair(tmp_path: Path) -> None:
         fix(tmp_path)
 
 
+def test_a_verdict_on_other_tasks_repairs_nothing(tmp_path: Path) -> None:
+    audit_stage(tmp_path)
+    write_jsonl(tmp_path / "data/filter/tasks.jsonl", accept(())[1:])
+    with pytest.raises(DataError, match="has changed since it was audited"):
+        fix(tmp_path)
+    assert not (tmp_path / "review").exists()
+
+
 def test_a_lost_round_is_noticed(tmp_path: Path) -> None:
     write_json(tmp_path / "review/audit_rounds/02/audit.json", {"round": 2, "sample": 5, "population": 9})
     with pytest.raises(DataError, match="holds round 2, not 1"):
