@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from selfgen.tasks.numberwords import fold, mentions
 
@@ -25,7 +26,8 @@ _OPENERS = frozenset(
 NUMBER, NAME, PRONOUN = "#", "@", "%"
 
 
-def _tokens(text: str, number: str | None) -> list[str]:
+@lru_cache(maxsize=8)  # several filters in a row ask for the same problem
+def _tokens(text: str, number: str | None) -> tuple[str, ...]:
     """Words of a text in normal form; each number as its likeliest value, or as `number` when that is given."""
     folded = fold(text)
     out: list[str] = []
@@ -39,7 +41,7 @@ def _tokens(text: str, number: str | None) -> list[str]:
         else:
             out += [*words, shown]
         at = mention.end
-    return out + _words(folded[at:])
+    return (*out, *_words(folded[at:]))
 
 
 def _joins(left: str, right: str) -> bool:
@@ -51,7 +53,7 @@ def _words(folded: str) -> list[str]:
     return _WORDS.findall(_APOSTROPHES.sub("", folded).replace("%", " percent "))
 
 
-def tokens(text: str) -> list[str]:
+def tokens(text: str) -> tuple[str, ...]:
     """The words and numbers of a text in normal form, in order."""
     return _tokens(text, None)
 

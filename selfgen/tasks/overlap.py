@@ -15,7 +15,6 @@ The share is of the shorter text's distinct n-grams, so a question pasted into a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -88,9 +87,10 @@ class ShingleIndex:
     def nearest(self, words: Sequence[str], skip: int | None = None) -> tuple[int | None, float]:
         """The most similar row (the first among equals) save row `skip`, and its similarity; (None, 0.0) for none."""
         grams = set(shingles(words, self.n))
-        counts: Counter[int] = Counter()
+        counts: dict[int, int] = {}
         for gram in grams:
-            counts.update(self.postings.get(gram, ()))
+            for row in self.postings.get(gram, ()):
+                counts[row] = counts.get(row, 0) + 1
         if skip is not None:
             counts.pop(skip, None)
         best, score = None, 0.0
@@ -118,8 +118,9 @@ class MinHashIndex:
     """
 
     def __init__(self, rows: Iterable[tuple[str, Sequence[str]]], n: int, threshold: float, permutations: int) -> None:
-        from datasketch import MinHashLSH
+        from datasketch import MinHash, MinHashLSH
 
+        self._empty = MinHash(num_perm=permutations, seed=1)  # drawing its permutations is the costly part
         self.n, self.threshold, self.permutations = n, threshold, permutations
         self.lsh = MinHashLSH(threshold=threshold, num_perm=permutations)
         self.ids: list[str] = []
@@ -131,9 +132,7 @@ class MinHashIndex:
             self.sets.append(grams)
 
     def _sketch(self, grams: Iterable[str]) -> Any:
-        from datasketch import MinHash
-
-        sketch = MinHash(num_perm=self.permutations, seed=1)
+        sketch = self._empty.copy()
         sketch.update_batch([g.encode() for g in grams])
         return sketch
 
@@ -180,7 +179,7 @@ class OverlapIndex:
         """The id of the question that `problem` equals after normalisation, or None."""
         return self._exact.get(normalise(problem))
 
-    def words(self, detector: str, problem: str) -> list[str]:
+    def words(self, detector: str, problem: str) -> Sequence[str]:
         """The form of a text that a detector compares."""
         return self.masker.tokens(problem) if detector == "masked" else tokens(problem)
 
