@@ -19,7 +19,7 @@ from typing import Any
 import numpy
 import yaml
 
-from selfgen import budget, gates, manifest
+from selfgen import budget, gates, manifest, spec
 from selfgen.decision.run import decide_files
 from selfgen.evaluation.eval import graded, summary
 from selfgen.params import Params, load
@@ -122,6 +122,7 @@ def finish(root: Path, p: Params) -> None:
     for place, arm in enumerate(("base", *p.arms)):
         evaluate(root, p, arm, 0.3 + 0.1 * place)
     decide(root, p)
+    report(root, p)
     lock(root)
 
 
@@ -404,6 +405,17 @@ def decide(root: Path, p: Params) -> None:
             "criteria": {row["id"]: {key: row[key] for key in kept} for row in decision["criteria"]},
         },
     )
+
+
+def report(root: Path, p: Params) -> None:
+    """The part of stage `report` that makes claims."""
+    plan = spec.fill(
+        p,
+        feasibility=read_json(root / "metrics/feasibility.json"),
+        gate=read_json(root / "data/gate/gate.json"),
+        n_items=N_TEST,
+    )
+    write_json(root / "reports/experiment.json", plan)
 
 
 def lock(root: Path) -> None:

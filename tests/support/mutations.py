@@ -378,6 +378,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("weight edited in params", edit_params(_set("decision.criteria.1.weights.base", -1.5)), results.verdict),
     Mutation("published verdict edited", edit_json("metrics/decision.json", _set("verdict", "proven")), results.verdict),
     Mutation("sensitivity analysis edited", edit_json("data/decide/decision.json", _set("sensitivity.criteria.0.estimate", 0.9)), results.sensitivity),
+    Mutation("deviation from the plan hidden", edit_json("reports/experiment.json", lambda v: v["deviations"].pop()), results.report),
+    Mutation("gate value edited in the filled plan", edit_json("reports/experiment.json", _set("activation_gate.checks.3.value", 0.5)), results.report),
     Mutation("arm's seed changed in params", edit_params(_set("seed", 5)), training.problems),
     Mutation("file cut off", cut(_eval(TREATMENT)), files.rows),
     Mutation("field removed from every row", edit_rows(_eval("base"), lambda f: [r.pop("extracted") for r in f]), files.rows),
