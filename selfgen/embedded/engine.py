@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from selfgen.embedded import config as configs
 from selfgen.embedded.decoder import Decoder
@@ -216,8 +215,17 @@ class Engine:
         return self.live(run_id).run.optim_step(params)
 
     def save(
-        self, run_id: str, kind: str, name: str, ttl: int | None, overwrite: bool, metadata: Any, durable: bool = True
+        self,
+        run_id: str,
+        kind: str,
+        name: str,
+        ttl: int | None,
+        overwrite: bool,
+        metadata: Any,
+        *,
+        durable: bool = True,
     ) -> str:
+        """Write a checkpoint of a live run; returns its path."""
         live = self.live(run_id)
         run = live.run
         flat = run.flat.detach().cpu()
@@ -266,31 +274,31 @@ class Engine:
             raise RequestError(f"{path} was trained on other weights than this server's {model.name!r}")
         return model
 
-    def adapter(self, path: str) -> tuple[BaseModel, Adapter]:
-        """The frozen weights of a checkpoint. A path's content never changes while this process keeps it."""
-        entry = self.store.entry(path)
-        model = self._base_of(path, entry.meta, None)
-        found = self._adapters.get(entry.meta["digest"])
+    def adapter(self, path: str, wanted: str) -> Adapter:
+        """The frozen weights with digest `wanted`, from memory or from the checkpoint at `path`."""
+        found = self._adapters.get(wanted)
         if found is None:
             meta, tensors = self.store.load(path)
+            if meta["digest"] != wanted:
+                raise RequestError(f"{path} has been overwritten since this sampling client was made; make a new one")
+            model = self._base_of(path, meta, None)
             layout = Layout.build(model.config, LoraSpec(**meta["lora"]))
-            flat: Tensor = layout.flatten(tensors)
-            found = Adapter(meta["digest"], layout, flat)
-            self._adapters[found.digest] = found
+            found = self._adapters[wanted] = Adapter(wanted, layout, layout.flatten(tensors))
             while len(self._adapters) > ADAPTERS_KEPT:
                 self._adapters.popitem(last=False)
-        self._adapters.move_to_end(found.digest)
-        return model, found
+        self._adapters.move_to_end(wanted)
+        return found
 
-    def weights_digest(self, base: str, path: str | None) -> str:
-        """Content of what is sampled: base weights, and the adapter's."""
+    def sample(
+        self, base: str, path: str | None, wanted: str | None, job: SampleJob, key: Callable[[str, int], int]
+    ) -> None:
+        """Start a job. `key(weights, index)` names its random streams once the weights are known."""
         model = self.model(base)
-        return model.digest if path is None else f"{model.digest}+{self.adapter(path)[1].digest}"
-
-    def sample(self, base: str, path: str | None, job: SampleJob) -> None:
-        model = self.model(base)
-        if path is not None:
-            model, job.adapter = self.adapter(path)
+        weights = model.digest
+        if path is not None and wanted is not None:
+            job.adapter = self.adapter(path, wanted)
+            weights = f"{weights}+{wanted}"
+        job.keys = [key(weights, index) for index in range(job.count)]
         model.sampler.submit(job)
         self._light = True
 

@@ -19,7 +19,7 @@ from selfgen.embedded.errors import RequestError
 from selfgen.embedded.store import iso
 
 if TYPE_CHECKING:
-    from selfgen.embedded.app import Server
+    from selfgen.embedded.server import Server
     from selfgen.embedded.sessions import Promise
 
 PREFIX = "/api/v1/external_files/"
@@ -49,7 +49,7 @@ def add_routes(app: FastAPI, server: Server, post: Callable[[str, Callable[[dict
     store = server.engine.store
 
     def save_external(body: dict[str, Any]) -> dict[str, Any]:
-        run_id, name = body["model_id"], body["path"]
+        run_id, name = body["model_id"], server.named(body["path"])
         recipients = body.get("age_encryption_recipients") or []
         store.file(run_id, "external_weights", name)
         metadata = {"age_encryption_recipients": recipients}

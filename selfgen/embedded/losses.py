@@ -74,7 +74,7 @@ def live(name: str, inputs: Inputs) -> Tensor:
 def check(name: str, config: Config) -> None:
     """Refuse an unknown loss or option, naming what is accepted."""
     if name not in LOSSES:
-        raise RequestError(f"loss_fn {name!r} is not served here; use one of {', '.join(LOSSES)}", 501)
+        raise RequestError(f"loss_fn {name!r} is not served here; use one of {', '.join(LOSSES)}", 422)
     unknown = sorted(set(config) - set(OPTIONS[name]))
     if unknown:
         accepted = ", ".join(OPTIONS[name]) or "none"

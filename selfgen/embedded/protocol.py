@@ -60,7 +60,7 @@ def decode_datum(index: int, datum: Any) -> Datum:
     chunks = []
     for chunk in datum.model_input:
         if chunk.WhichOneof("chunk") != "encoded_text":
-            raise RequestError(f"datum {index}: only text tokens are served here, not images or audio", 501)
+            raise RequestError(f"datum {index}: only text tokens are served here, not images or audio", 422)
         if len(chunk.encoded_text.tokens) % 4:
             raise RequestError(f"datum {index}: malformed token bytes")
         chunks.append(np.frombuffer(chunk.encoded_text.tokens, dtype="<i4"))
@@ -148,7 +148,7 @@ def prompt_tokens(prompt: Any) -> list[int]:
     try:
         for chunk in prompt["chunks"]:
             if chunk.get("type", "encoded_text") != "encoded_text":
-                raise RequestError("only text tokens are served here, not images or audio", 501)
+                raise RequestError("only text tokens are served here, not images or audio", 422)
             tokens += chunk["tokens"]
     except (KeyError, TypeError, AttributeError):
         raise RequestError("prompt must be {chunks: [{type: encoded_text, tokens: [...]}]}") from None

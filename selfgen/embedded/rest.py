@@ -16,7 +16,7 @@ from selfgen.embedded.sampler import SampleParams
 from selfgen.embedded.store import Entry, iso
 
 if TYPE_CHECKING:
-    from selfgen.embedded.app import Server
+    from selfgen.embedded.server import Server
 
 TTL_RANGE = (1, 10 * 366 * 24 * 3600)
 
@@ -164,6 +164,33 @@ def add_routes(app: FastAPI, server: Server, post: Callable[[str, Callable[[dict
     async def delete(run_id: str, kind: str, name: str) -> Response:
         store.delete(f"tinker://{run_id}/{kind}/{name}")
         return json_response({})
+
+    @app.post("/api/v1/training_runs/{run_id}/checkpoints/{kind}/{name}/publish")
+    async def publish(run_id: str, kind: str, name: str) -> Response:
+        store.set_side(f"tinker://{run_id}/{kind}/{name}", public=True)
+        return json_response({})
+
+    @app.delete("/api/v1/training_runs/{run_id}/checkpoints/{kind}/{name}/publish")
+    async def unpublish(run_id: str, kind: str, name: str) -> Response:
+        store.set_side(f"tinker://{run_id}/{kind}/{name}", public=False)
+        return json_response({})
+
+    @app.get("/api/v1/sessions")
+    async def sessions(request: Request) -> Response:
+        limit, offset = page(request)
+        return json_response({"sessions": list(server.sessions)[offset : offset + limit]})
+
+    @app.get("/api/v1/sessions/{session_id}")
+    async def one_session(session_id: str) -> Response:
+        session = server.session(session_id)
+        return json_response(
+            {
+                "training_run_ids": session.runs,
+                "sampler_ids": session.samplers,
+                "user_metadata": session.user_metadata or None,
+                "display_name": session.display_name,
+            }
+        )
 
     @app.put("/api/v1/training_runs/{run_id}/checkpoints/{kind}/{name}/ttl")
     async def ttl(run_id: str, kind: str, name: str, request: Request) -> Response:

@@ -51,6 +51,7 @@ class SampleJob:
 
     prompt: list[int]
     params: SampleParams
+    count: int
     keys: list[int]
     adapter: Adapter | None
     done: Callable[[SampleJob, Exception | None], None]

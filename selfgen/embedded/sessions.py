@@ -74,12 +74,13 @@ class Promises:
 
 @dataclass
 class SamplingSession:
-    """One sampling client. Requests are released in seq_id order per clone; `occurrences` counts equal prompts."""
+    """One sampling client, tied to the content (`digest`) its path had when it was made. Requests are released in seq_id order per clone; `occurrences` counts equal prompts."""
 
     id: str
     owner: str
     base_model: str
     path: str | None
+    digest: str | None
     next_seq: dict[int, int] = field(default_factory=dict)
     held: dict[int, dict[int, Callable[[], None]]] = field(default_factory=dict)
     occurrences: dict[bytes, int] = field(default_factory=dict)

@@ -78,7 +78,7 @@ def test_results_are_read_back_by_the_sdk() -> None:
 
 
 def test_samples_are_read_back_by_the_sdk() -> None:
-    job = SampleJob([1, 2], SampleParams(4), [0, 1], None, lambda *_: None, topk_sample=2)
+    job = SampleJob([1, 2], SampleParams(4), 2, [0, 1], None, lambda *_: None, topk_sample=2)
     for reason in ("stop", "length"):
         sequence = Sequence(job, UniformStream(0), [3, 4], [-0.5, -1.5], [([3, 1], [-0.5, -2.0]), ([4, 2], [-1.5, -3])])
         sequence.stop_reason = reason

@@ -29,7 +29,7 @@ def job(prompt: list[int], params: SampleParams, n: int = 1, on: Adapter | None 
 
     name = on.digest if on else ""
     keys = [stream_key(0, name, prompt, options.pop("occurrence", 0), None, i) for i in range(n)]
-    return SampleJob(prompt, params, keys, on, done, **options)
+    return SampleJob(prompt, params, n, keys, on, done, **options)
 
 
 def run(sampler: Sampler, jobs: list[SampleJob]) -> None:
