@@ -17,6 +17,7 @@ from selfgen.verify.run import MISSING, NotHere, Run, broken, expect
 KINDS: dict[str, type] = {
     "data/curated/train.jsonl": CuratedRow,
     "data/curated/test.jsonl": CuratedRow,
+    "data/curated/transfer.jsonl": CuratedRow,
     "data/generate/candidates.jsonl": Candidate,
     "data/filter/tasks.jsonl": Task,
     "data/filter/rejected.jsonl": Rejection,
@@ -24,7 +25,7 @@ KINDS: dict[str, type] = {
     "data/subset/*.jsonl": Problem,
     "data/pilot/*/rollouts.jsonl": Rollout,
     "data/train/*/rollouts.jsonl": Rollout,
-    "data/eval/*/rows.jsonl": EvalRow,
+    "data/eval/*/*.jsonl": EvalRow,
 }
 
 

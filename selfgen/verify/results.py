@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from selfgen import spec
@@ -10,33 +11,45 @@ from selfgen.decision import decide, prereg
 from selfgen.decision.run import decide_files
 from selfgen.evaluation.eval import summary
 from selfgen.evaluation.grading import grade
-from selfgen.records import EvalRow
+from selfgen.records import CuratedRow, EvalRow
 from selfgen.verify.run import NotHere, Run, broken, expect
 
 DECISION = "data/decide/decision.json"
+# Rows of an evaluation -> split of the curated set. Only the test split decides.
+SETS = {"rows": "test", "transfer": "transfer"}
 
 
 def items(run: Run) -> str:
     """Every arm has one row for every evaluation item, in order, graded as its stored completion deserves."""
-    test, limit, regraded = run.test_rows, run.params.eval.max_tokens, 0
+    regraded = 0
     for arm in ("base", *run.arms):
-        name = f"data/eval/{arm}/rows.jsonl"
-        rows = run.rows(name, EvalRow)
-        expect([row.item_id for row in rows], [item.id for item in test], f"{name}: items")
-        for row, item in zip(rows, test, strict=True):
-            where = f"{name}: {row.item_id}"
-            expect([row.arm, row.answer], [arm, item.answer], f"{where}: arm and answer")
-            found = grade(row.completion, item.answer)
-            expect([row.extracted, row.correct], [found.extracted, found.correct], f"{where}: grade")
-            if row.stop_reason not in ("stop", "length") or not 0 < row.n_tokens <= limit:
-                raise broken(
-                    f"{where}: {row.n_tokens} tokens, stopped by {row.stop_reason!r}; eval.max_tokens is {limit}"
-                )
-            if row.stop_reason == "length" and row.n_tokens != limit:
-                raise broken(f"{where}: cut at {row.n_tokens} tokens, eval.max_tokens is {limit}")
-            regraded += 1
-        expect(run.json(f"metrics/eval/{arm}.json"), summary(rows), f"metrics/eval/{arm}.json")
+        measured = {}
+        for name, split in SETS.items():
+            rows = run.rows(f"data/eval/{arm}/{name}.jsonl", EvalRow)
+            _graded(
+                run, rows, run.rows(f"data/curated/{split}.jsonl", CuratedRow), arm, f"data/eval/{arm}/{name}.jsonl"
+            )
+            if rows:
+                measured[name] = summary(rows)
+            regraded += len(rows)
+        wanted = {**measured.pop("rows"), **measured}
+        expect(run.json(f"metrics/eval/{arm}.json"), wanted, f"metrics/eval/{arm}.json")
     return f"{regraded} completions of {len(run.arms) + 1} arms"
+
+
+def _graded(run: Run, rows: Sequence[EvalRow], items: Sequence[CuratedRow], arm: str, name: str) -> None:
+    """One arm's rows against one set's items."""
+    limit = run.params.eval.max_tokens
+    expect([row.item_id for row in rows], [item.id for item in items], f"{name}: items")
+    for row, item in zip(rows, items, strict=True):
+        where = f"{name}: {row.item_id}"
+        expect([row.arm, row.answer], [arm, item.answer], f"{where}: arm and answer")
+        found = grade(row.completion, item.answer)
+        expect([row.extracted, row.correct], [found.extracted, found.correct], f"{where}: grade")
+        if row.stop_reason not in ("stop", "length") or not 0 < row.n_tokens <= limit:
+            raise broken(f"{where}: {row.n_tokens} tokens, stopped by {row.stop_reason!r}; eval.max_tokens is {limit}")
+        if row.stop_reason == "length" and row.n_tokens != limit:
+            raise broken(f"{where}: cut at {row.n_tokens} tokens, eval.max_tokens is {limit}")
 
 
 def verdict(run: Run) -> str:

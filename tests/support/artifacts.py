@@ -28,7 +28,6 @@ from selfgen.records import (
     Candidate,
     Completion,
     CuratedRow,
-    EvalRow,
     Rejection,
     Rollout,
     Task,
@@ -46,7 +45,7 @@ from selfgen.training.sent import Sent
 from selfgen.verify.files import md5
 
 REPO = Path(__file__).resolve().parents[2]
-N_CANDIDATES, N_TRAIN, N_TEST = 90, 40, 60
+N_CANDIDATES, N_TRAIN, N_TEST, N_TRANSFER = 90, 40, 60, 12
 THINGS = ["pencils", "apples", "marbles", "stickers", "cookies", "books", "shells", "stamps", "coins", "cards"]
 NAMES = ["Maya", "Omar", "Lena", "Piotr", "Ana", "Kofi", "Yuki", "Ines", "Tariq", "Nadia"]
 
@@ -138,11 +137,11 @@ def _manifest(root: Path, p: Params, folder: str, stage: str, inputs: list, outp
 
 def curated(root: Path, p: Params) -> None:
     """Stage `curated`."""
-    for split, n in (("train", N_TRAIN), ("test", N_TEST)):
+    for split, n in (("train", N_TRAIN), ("test", N_TEST), ("transfer", N_TRANSFER)):
         stories = [story(split, i) for i in range(n)]
         rows = [CuratedRow(f"standin-{split}-{i:05d}", t, f"#### {a}", str(a)) for i, (t, _, a) in enumerate(stories)]
         write_jsonl(root / f"data/curated/{split}.jsonl", rows)
-    _manifest(root, p, "data/curated", "curated", [], ["train.jsonl", "test.jsonl"], ["curated"])
+    _manifest(root, p, "data/curated", "curated", [], ["train.jsonl", "test.jsonl", "transfer.jsonl"], ["curated"])
 
 
 def generate(root: Path, p: Params) -> None:
@@ -376,17 +375,20 @@ def train(root: Path, p: Params, arm: str) -> None:
 
 def evaluate(root: Path, p: Params, arm: str, skill: float) -> None:
     """Stage `eval`."""
-    rows = []
-    for item in read_jsonl(root / "data/curated/test.jsonl", CuratedRow):
-        n = noise("eval", arm, item.id) % 100
-        text = Completion("I do not know", 5, "stop") if n == 99 else boxed(int(item.answer) + (n >= 100 * skill))
-        rows.append(graded(item, arm, text))
-    write_jsonl(root / f"data/eval/{arm}/rows.jsonl", rows)
-    write_json(root / f"data/eval/{arm}/timing.json", {"seconds": 1.0})
-    write_json(root / f"metrics/eval/{arm}.json", summary(read_jsonl(root / f"data/eval/{arm}/rows.jsonl", EvalRow)))
+    folder, measured = root / f"data/eval/{arm}", {}
+    for name, split in (("rows", "test"), ("transfer", "transfer")):
+        rows = []
+        for item in read_jsonl(root / f"data/curated/{split}.jsonl", CuratedRow):
+            n = noise("eval", arm, item.id) % 100
+            text = Completion("I do not know", 5, "stop") if n == 99 else boxed(int(item.answer) + (n >= 100 * skill))
+            rows.append(graded(item, arm, text))
+        write_jsonl(folder / f"{name}.jsonl", rows)
+        measured[name] = summary(rows)
+    write_json(folder / "timing.json", {"seconds": 1.0})
+    write_json(root / f"metrics/eval/{arm}.json", {**measured.pop("rows"), **measured})
     trained = [] if arm == "base" else [f"data/train/{arm}/checkpoint.json"]
     _manifest(
-        root, p, f"data/eval/{arm}", f"eval@{arm}", ["data/curated/test.jsonl", *trained], ["rows.jsonl"],
+        root, p, f"data/eval/{arm}", f"eval@{arm}", ["data/curated/test.jsonl", "data/curated/transfer.jsonl", *trained], ["rows.jsonl", "transfer.jsonl"],
         ["eval", "model"],
     )  # fmt: skip
 

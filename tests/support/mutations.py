@@ -370,6 +370,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("arms' evaluations swapped", exchange(_eval(TREATMENT), _eval("base")), results.items),
     Mutation("base's rows under the treatment's name", rename_arm, results.verdict),
     Mutation("token count over the limit", edit_rows(_eval(BASELINE), put(0, "n_tokens", 10**6)), results.items),
+    Mutation("transfer item's grade flipped", edit_rows(f"data/eval/{TREATMENT}/transfer.jsonl", put(0, "correct", lambda v: not v)), results.items),
     Mutation("accuracy metric edited", edit_json(f"metrics/eval/{TREATMENT}.json", _set("accuracy", 0.9)), results.items),
     Mutation("verdict edited", edit_json("data/decide/decision.json", _set("verdict", lambda v: "failed" if v == "validated" else "validated")), results.verdict),
     Mutation("margin edited in the decision", edit_json("data/decide/decision.json", _set("criteria.0.margin", -0.2)), results.verdict),
