@@ -1,0 +1,150 @@
+"""The page holds what it must, escapes what models wrote, and is the same for the same run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from selfgen import report
+from selfgen.errors import DataError
+from selfgen.params import Params
+from selfgen.report import page
+from selfgen.report.run import load
+from tests.report import tree
+
+
+@pytest.fixture(scope="module")
+def params(root: Path) -> Params:
+    return tree.params(root)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, params: Params) -> Path:
+    return tree.make(tmp_path_factory.mktemp("run"), params)
+
+
+@pytest.fixture(scope="module")
+def html(finished: Path, params: Params) -> str:
+    return page.render(load(finished, params))
+
+
+class Structure(HTMLParser):
+    """Tags and attributes of a page, and the elements left open at its end."""
+
+    VOID = ("meta", "link", "br", "wbr", "path", "use", "line", "rect")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def test_every_element_is_closed_where_it_should_be(html: str) -> None:
+    found = Structure()
+    found.feed(html)
+    assert found.open == []
+
+
+def test_nothing_is_loaded_and_nothing_runs(html: str) -> None:
+    found = Structure()
+    found.feed(html)
+    assert not {"script", "iframe", "img", "object", "embed"} & set(found.tags)
+    addresses = [value for name, value in found.attributes if name in ("src", "href", "xlink:href", "action")]
+    assert all(value is not None and value.startswith(("#", "data:,")) for value in addresses)
+    assert not [name for name, _ in found.attributes if name.startswith("on")]
+
+
+def test_what_a_model_wrote_is_text(html: str) -> None:
+    assert "<i>take</i>" not in html
+    assert "&lt;i&gt;take&lt;/i&gt;" in html
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        'id="criteria"', 'id="accuracy"', 'id="flips"', 'id="sensitivity"', 'id="power"', 'id="training"', 'id="funnel"',
+        'id="tasks"', 'id="audit"', 'id="gate"', 'id="preflight"', 'id="cost"', 'id="provenance"', 'id="commands"',
+        "What this does not show", "selfgen_frac_groups_nonzero_reward_variance_pilot", "execution_out_of_range",
+        "Worked solution", "selfgen verify", "Optimizer as sent", "Known before any money is spent",
+    ],
+)  # fmt: skip
+def test_every_part_of_the_report_is_there(html: str, wanted: str) -> None:
+    assert wanted in html
+
+
+def test_equal_runs_give_equal_bytes(finished: Path, params: Params, html: str) -> None:
+    assert page.render(load(finished, params)) == html
+
+
+def test_twenty_random_tasks_are_shown_with_code_label_and_pass_rate(html: str) -> None:
+    shown = html.split('id="tasks"')[1].split('id="audit"')[0]
+    assert shown.count("<summary><code>task-") == 20
+    assert "hens = " in shown
+    assert " of 8" in shown
+
+
+def test_build_writes_the_page_and_the_filled_plan(tmp_path: Path, finished: Path, params: Params) -> None:
+    shutil.copytree(finished, tmp_path / "run")
+    report.build(tmp_path / "run", params)
+    plan = json.loads((tmp_path / "run/reports/experiment.json").read_text(encoding="utf-8"))
+    assert plan["feasibility_check"]["status"] == "within_budget"
+    assert plan["activation_gate"]["metrics"]["generated_eval_exact_overlaps"] == 0.0
+    assert (tmp_path / "run/reports/index.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_a_missing_artifact_is_named(tmp_path: Path, finished: Path, params: Params) -> None:
+    shutil.copytree(finished, tmp_path / "run")
+    (tmp_path / "run/data/gate/gate.json").unlink()
+    with pytest.raises(DataError, match=r"gate\.json: no such file"):
+        report.build(tmp_path / "run", params)
+
+
+def test_a_stopped_run_has_a_page_that_says_what_stopped_it(tmp_path: Path, params: Params) -> None:
+    tree.make(tmp_path, params, until="audit", audit_errors=1)
+    run = load(tmp_path, params, partial=True)
+    text = page.render(run)
+    assert "Stopped by the audit before any training" in text
+    assert "Not reached" in text
+    assert 'id="training"' not in text
+    assert "Stopped by the audit" in page.markdown(run)
+
+
+def test_an_empty_project_has_a_page_too(tmp_path: Path, params: Params) -> None:
+    assert "there is no verdict yet" in page.render(load(tmp_path, params, partial=True))
+
+
+def test_markdown_tables_survive_pipes_and_tags(finished: Path, params: Params) -> None:
+    text = page.markdown(load(finished, params))
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(tables) > 10
+    assert "<b>" not in text
+    assert "\n\n\n" not in text
+
+
+@pytest.mark.slow
+def test_at_spec_size_the_page_stays_under_5_mb(tmp_path: Path, root: Path) -> None:
+    arms = {"rl_gsm8k": {"data": "curated"}, "rl_selfgen": {"data": "tasks"},
+            "rl_random_reward": {"data": "tasks", "reward": "random"}}  # fmt: skip
+    params = tree.params(root, "spec", arms=arms)
+    # 512 tokens are about 2,000 characters of English.
+    tree.make(tmp_path, params, n_test=1319, n_train=700, completion_words=500, rejected=3000)
+    assert len(page.render(load(tmp_path, params)).encode()) < 5_000_000
