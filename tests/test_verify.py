@@ -20,7 +20,7 @@ from selfgen.verify import claims
 from selfgen.verify.cli import verify as command
 from selfgen.verify.files import md5
 from selfgen.verify.run import Run, expect
-from tests.support import artifacts, mutations
+from tests.support import artifacts, edits, locking, mutations
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ def test_an_untouched_run_passes(whole_run: Path) -> None:
 
 
 def test_a_run_whose_hashes_were_computed_again_passes(copy: Path) -> None:
-    artifacts.reforge(copy)
+    locking.reforge(copy)
     assert_clean(copy)
 
 
@@ -59,7 +59,7 @@ def test_a_run_without_its_volatile_files_passes(copy: Path) -> None:
     for name in ("timing.json", "location.json", "provenance.json"):
         for path in copy.rglob(name):
             path.unlink()
-    artifacts.lock(copy)
+    locking.lock(copy)
     assert_clean(copy)
 
 
@@ -96,12 +96,12 @@ def test_a_repaired_run_passes_and_its_rounds_are_part_of_it(tmp_path: Path, mon
     assert_clean(tmp_path)
     # Throwing a round away, or letting a flagged task off, is noticed.
     shutil.rmtree(tmp_path / "review/audit_rounds/01")
-    artifacts.lock(tmp_path)
+    locking.lock(tmp_path)
     assert "audits.repairs" in {claim.name for claim in claims.failed(claims.verify(tmp_path))}
 
 
 def test_a_failed_gate_leaves_evidence_where_dvc_does_not_delete_it(copy: Path) -> None:
-    rollouts = mutations.rows(copy, "data/pilot/rl_selfgen/rollouts.jsonl")
+    rollouts = edits.rows(copy, "data/pilot/rl_selfgen/rollouts.jsonl")
     write_jsonl(copy / "data/pilot/rl_selfgen/rollouts.jsonl", [row | {"reward": 1.0} for row in rollouts])
     bounds = load(copy / "params.yaml").gate
     report = gates.evaluate_and_write(bounds, copy)
@@ -113,7 +113,7 @@ def test_a_failed_gate_leaves_evidence_where_dvc_does_not_delete_it(copy: Path) 
 
 
 def test_the_gate_refuses_another_task_set_than_the_audited_one_and_a_failed_preflight(copy: Path) -> None:
-    tasks = mutations.rows(copy, "data/filter/tasks.jsonl")
+    tasks = edits.rows(copy, "data/filter/tasks.jsonl")
     write_jsonl(copy / "data/filter/tasks.jsonl", [tasks[1], tasks[0], *tasks[2:]])
     preflight = read_json(copy / "data/preflight/preflight.json")
     preflight["checks"][1]["passed"] = False
@@ -147,7 +147,7 @@ def test_a_missing_stage_is_not_checkable_rather_than_failed(copy: Path) -> None
     for name in ("train", "eval"):
         shutil.rmtree(copy / "metrics" / name)
     (copy / "metrics/decision.json").unlink()
-    artifacts.lock(copy)
+    locking.lock(copy)
     found = {claim.name: claim for claim in claims.verify(copy)}
     assert claims.failed(found.values()) == []
     for name in ("results.items", "results.verdict", "training.checkpoints"):

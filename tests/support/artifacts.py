@@ -1,9 +1,7 @@
 """A small complete run, from curated rows to the verdict, made by the library's own functions without any service.
 
 `build(root)` writes what the stages write. Samples are made up, deterministically; everything computed from them
-(labels, filters, audit, gate, grades, verdict, manifests) goes through the code under test. `lock(root)` records the
-files in a dvc.lock as DVC would, and `reforge(root)` makes manifests and dvc.lock fit whatever the files hold now:
-what a careful forger would do.
+(labels, filters, audit, gate, grades, verdict, manifests) goes through the code under test.
 """
 
 from __future__ import annotations
@@ -42,9 +40,8 @@ from selfgen.training import arms, pilot, preflight, results, starts, subset
 from selfgen.training.checkpoints import adapter_digest
 from selfgen.training.coin import coin
 from selfgen.training.sent import Sent
-from selfgen.verify.files import md5
+from tests.support.locking import REPO, lock
 
-REPO = Path(__file__).resolve().parents[2]
 N_CANDIDATES, N_TRAIN, N_TEST, N_TRANSFER = 90, 40, 60, 12
 THINGS = ["pencils", "apples", "marbles", "stickers", "cookies", "books", "shells", "stamps", "coins", "cards"]
 NAMES = ["Maya", "Omar", "Lena", "Piotr", "Ana", "Kofi", "Yuki", "Ines", "Tariq", "Nadia"]
@@ -418,52 +415,3 @@ def report(root: Path, p: Params) -> None:
         n_items=N_TEST,
     )
     write_json(root / "reports/experiment.json", plan)
-
-
-def lock(root: Path) -> None:
-    """A dvc.lock for the files under `root`, from the project's own dvc.yaml; what no file stands for is left out."""
-    graph = yaml.safe_load((REPO / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
-    values = yaml.safe_load((root / "params.yaml").read_text(encoding="utf-8"))
-    stages: dict[str, Any] = {}
-    for name, stage in graph.items():
-        keys = list(values["arms"]) if "foreach" in stage else [None]
-        for key in keys:
-            body = yaml.safe_load(yaml.safe_dump(stage.get("do", stage)).replace("${key}", str(key)))
-            paths = [next(iter(o)) if isinstance(o, dict) else o
-                     for kind in ("outs", "metrics", "plots") for o in body.get(kind, [])]  # fmt: skip
-            entry = {
-                "cmd": body["cmd"],
-                "deps": [_entry(root, path) for path in body.get("deps", []) if (root / path).exists()],
-                "params": {"params.yaml": {path: _dotted(values, path) for path in body.get("params", [])}},
-                "outs": [_entry(root, path) for path in paths if (root / path).exists()],
-            }
-            if entry["outs"]:
-                stages[name if key is None else f"{name}@{key}"] = entry
-    (root / "dvc.lock").write_text(
-        yaml.dump(
-            {"schema": "2.0", "stages": stages}, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False
-        )
-    )
-
-
-def _entry(root: Path, path: str) -> dict[str, Any]:
-    return {"path": path, "hash": "md5", "md5": md5(root / path)}
-
-
-def _dotted(values: Any, key: str) -> Any:
-    for part in key.split("."):
-        values = values.get(part) if isinstance(values, dict) else None
-    return values
-
-
-def reforge(root: Path) -> None:
-    """Rewrite every manifest and dvc.lock to fit the files as they are now, keeping what each manifest describes."""
-    for path in sorted(root.glob("data/**/manifest.json")):
-        statement = read_json(path)
-        for section in (statement["subject"], statement["predicate"]["inputs"]):
-            section[:] = [manifest.resource(r["name"], root) for r in section if (root / r["name"]).exists()]
-        write_json(path, statement)
-        provenance = path.with_name("provenance.json")
-        if provenance.exists():
-            write_json(provenance, read_json(provenance) | {"manifest_sha256": manifest.sha256_file(path)})
-    lock(root)

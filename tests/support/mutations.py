@@ -1,7 +1,7 @@
 """Single edits to a run's artifacts that change what they claim, and which claim must notice each.
 
 A mutation is applied in two ways. As it is, the file no longer has the hash that dvc.lock records. Forged, every
-manifest and dvc.lock are rewritten to fit (`artifacts.reforge`), and only the meaning of the artifacts is left to
+manifest and dvc.lock are rewritten to fit (`locking.reforge`), and only the meaning of the artifacts is left to
 give the edit away. `claim` names the check that must fail then; None where nothing but a hash can tell.
 
 `python -m tests.support.mutations FOLDER` prints the table for any run.
@@ -17,16 +17,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jsonlines
-import yaml
-
-from selfgen.records import dumps, read_json, write_json, write_jsonl
+from selfgen.records import read_json, write_json, write_jsonl
 from selfgen.tasks.filters import task_id
 from selfgen.verify import audits, claims, files, results, tasks, training
 from selfgen.verify.run import Run
-from tests.support import artifacts
+from tests.support import locking
+from tests.support.edits import (
+    Row,
+    assign,
+    cut,
+    double,
+    drop,
+    edit_json,
+    edit_lock,
+    edit_params,
+    edit_rows,
+    empty,
+    exchange,
+    put,
+    remove,
+    rows,
+    swap,
+)
 
-Row = dict[str, Any]
 TREATMENT, BASELINE = "rl_selfgen", "rl_gsm8k"
 
 
@@ -37,95 +50,6 @@ class Mutation:
     name: str
     apply: Callable[[Path], None]
     claim: Callable[[Run], str] | None
-
-
-def rows(root: Path, name: str) -> list[Row]:
-    with jsonlines.open(root / name) as reader:
-        return list(reader)
-
-
-def edit_rows(name: str, change: Callable[[list[Row]], None]) -> Callable[[Path], None]:
-    """An edit of a JSONL file's list of rows."""
-
-    def apply(root: Path) -> None:
-        found = rows(root, name)
-        before = dumps(found)
-        change(found)
-        assert dumps(found) != before, f"{name}: the edit changes nothing"
-        write_jsonl(root / name, found)
-
-    return apply
-
-
-def edit_json(name: str, change: Callable[[Any], None]) -> Callable[[Path], None]:
-    """An edit of a JSON file."""
-
-    def apply(root: Path) -> None:
-        value = read_json(root / name)
-        before = dumps(value)
-        change(value)
-        assert dumps(value) != before, f"{name}: the edit changes nothing"
-        write_json(root / name, value)
-
-    return apply
-
-
-def edit_params(change: Callable[[Any], None]) -> Callable[[Path], None]:
-    """An edit of params.yaml."""
-
-    def apply(root: Path) -> None:
-        values = yaml.safe_load((root / "params.yaml").read_text())
-        change(values)
-        (root / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
-
-    return apply
-
-
-def edit_lock(change: Callable[[Any], None]) -> Callable[[Path], None]:
-    """An edit of dvc.lock."""
-
-    def apply(root: Path) -> None:
-        values = yaml.safe_load((root / "dvc.lock").read_text())
-        change(values["stages"])
-        (root / "dvc.lock").write_text(yaml.safe_dump(values, sort_keys=False))
-
-    return apply
-
-
-def put(index: int, field: str, value: Any) -> Callable[[list[Row]], None]:
-    """Set one field of one row; a function gets the old value."""
-
-    def change(found: list[Row]) -> None:
-        found[index][field] = value(found[index][field]) if callable(value) else value
-
-    return change
-
-
-def swap(a: int, b: int) -> Callable[[list[Row]], None]:
-    def change(found: list[Row]) -> None:
-        found[a], found[b] = found[b], found[a]
-
-    return change
-
-
-def drop(index: int) -> Callable[[list[Row]], None]:
-    return lambda found: found.pop(index)
-
-
-def double(index: int) -> Callable[[list[Row]], None]:
-    return lambda found: found.insert(index, dict(found[index]))
-
-
-def exchange(first: str, second: str) -> Callable[[Path], None]:
-    """Swap two files."""
-
-    def apply(root: Path) -> None:
-        a, b = (root / first).read_bytes(), (root / second).read_bytes()
-        assert a != b
-        (root / first).write_bytes(b)
-        (root / second).write_bytes(a)
-
-    return apply
 
 
 def relabel(found: list[Row]) -> None:
@@ -239,24 +163,6 @@ def flip_weight(root: Path) -> None:
     path.write_bytes(bytes(data))
 
 
-def cut(name: str) -> Callable[[Path], None]:
-    """The file ends in the middle of its last line."""
-
-    def apply(root: Path) -> None:
-        data = (root / name).read_bytes()
-        (root / name).write_bytes(data[:-20])
-
-    return apply
-
-
-def remove(name: str) -> Callable[[Path], None]:
-    return lambda root: (root / name).unlink()
-
-
-def empty(name: str) -> Callable[[Path], None]:
-    return lambda root: (root / name).write_bytes(b"")
-
-
 def rename_arm(root: Path) -> None:
     """The treatment's rows are the base model's, under the treatment's name."""
     found = [row | {"arm": TREATMENT} for row in rows(root, "data/eval/base/rows.jsonl")]
@@ -275,22 +181,6 @@ def _eval(arm: str) -> str:
 
 def _train(arm: str, name: str) -> str:
     return f"data/train/{arm}/{name}"
-
-
-def _set(key: str, value: Any) -> Callable[[Any], None]:
-    """Set a dotted key; in a list its part is an index; a function gets the old value."""
-
-    def change(whole: Any) -> None:
-        *path, last = key.split(".")
-        for part in path:
-            whole = whole[int(part) if isinstance(whole, list) else part]
-        whole[last] = value(whole[last]) if callable(value) else value
-
-    return change
-
-
-def _pop(key: str) -> Callable[[Any], None]:
-    return lambda whole: whole.pop(key)
 
 
 PREFLIGHT, GATE = "data/preflight/preflight.json", "data/gate/gate.json"
@@ -312,11 +202,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("rejection reason edited", edit_rows(tasks.REJECTED, put(0, "reason", "too_short")), tasks.filtering),
     Mutation("candidate text edited", edit_rows(tasks.CANDIDATES, put(1, "text", lambda v: "Note: " + v)), tasks.filtering),
     Mutation("candidate dropped", edit_rows(tasks.CANDIDATES, drop(1)), tasks.candidates),
-    Mutation("overlap count edited", edit_json("data/filter/overlap.json", _set("hits.ngram", lambda v: v + 1)), tasks.overlaps),
-    Mutation("description names another file", edit_json(tasks.DESCRIPTION, _set("distribution.0.sha256", "0" * 64)), tasks.description),
-    Mutation("portrait of the set edited", edit_json(tasks.YIELDS, _set("difficulty.mean_pass_rate", 0.5)), tasks.funnel),
-    Mutation("yield metric edited", edit_json("metrics/filter.json", _set("yield", 0.99)), tasks.funnel),
-    Mutation("curated train answer edited", edit_rows("data/curated/train.jsonl", lambda f: [r.update(answer="7") for r in f]), training.problems),
+    Mutation("overlap count edited", edit_json("data/filter/overlap.json", assign("hits.ngram", lambda v: v + 1)), tasks.overlaps),
+    Mutation("description names another file", edit_json(tasks.DESCRIPTION, assign("distribution.0.sha256", "0" * 64)), tasks.description),
+    Mutation("portrait of the set edited", edit_json(tasks.YIELDS, assign("difficulty.mean_pass_rate", 0.5)), tasks.funnel),
+    Mutation("yield metric edited", edit_json("metrics/filter.json", assign("yield", 0.99)), tasks.funnel),
+    Mutation("curated train answers edited", edit_rows("data/curated/train.jsonl", lambda f: [r.update(answer="7") for r in f]), training.problems),
     Mutation("evaluation answer edited", edit_rows("data/curated/test.jsonl", put(3, "answer", "7")), results.items),
     Mutation("evaluation item dropped", edit_rows("data/curated/test.jsonl", drop(5)), results.items),
     Mutation("audited task exchanged", cherry_pick, audits.audit_rows),
@@ -326,15 +216,15 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("disagreement called agreement", edit_rows(audits.ROWS, soften), audits.audit_rows),
     Mutation("adjudication without a ruling", edit_rows(audits.ROWS, pardon), audits.audit_rows),
     Mutation("auditor renamed", edit_rows(audits.ROWS, put(0, "solver", "a/larger-model")), audits.audit_rows),
-    Mutation("audit bound edited", edit_json(audits.VERDICT, _set("error_rate_upper_bound", 0.001)), audits.audit_verdict),
-    Mutation("audit of another task set", edit_json(audits.VERDICT, _set("tasks_sha256", "0" * 64)), audits.gate),
-    Mutation("audit sample lowered in params", edit_params(_set("audit.sample", 3)), audits.audit_rows),
+    Mutation("audit bound edited", edit_json(audits.VERDICT, assign("error_rate_upper_bound", 0.001)), audits.audit_verdict),
+    Mutation("audit of another task set", edit_json(audits.VERDICT, assign("tasks_sha256", "0" * 64)), audits.gate),
+    Mutation("audit sample lowered in params", edit_params(assign("audit.sample", 3)), audits.audit_rows),
     Mutation("quarantined task still in the set", quarantine_present, audits.repairs),
     Mutation("preflight difference over tolerance", edit_json(PREFLIGHT, preflight_check("equal_after_step", measured=0.5)), training.starts),
     Mutation("preflight tolerance widened", edit_json(PREFLIGHT, preflight_check("equal_before", tolerance=9.0)), training.starts),
     Mutation("preflight check removed", edit_json(PREFLIGHT, lambda v: v["checks"].pop(2)), training.starts),
-    Mutation("preflight optimizer edited", edit_json(PREFLIGHT, _set("optimizer.learning_rate", 0.5)), training.starts),
-    Mutation("start digest edited", edit_json("data/preflight/start.json", _set("0", "0" * 64)), training.starts),
+    Mutation("preflight optimizer edited", edit_json(PREFLIGHT, assign("optimizer.learning_rate", 0.5)), training.starts),
+    Mutation("start digest edited", edit_json("data/preflight/start.json", assign("0", "0" * 64)), training.starts),
     Mutation("training problems out of order", edit_rows(f"data/subset/{BASELINE}.jsonl", swap(0, 1)), training.problems),
     Mutation("foreign training problem", edit_rows(f"data/subset/{TREATMENT}.jsonl", put(0, "id", "task-0000000000000000")), training.problems),
     Mutation("training answer edited", edit_rows(f"data/subset/{TREATMENT}.jsonl", put(0, "answer", "1")), training.problems),
@@ -345,8 +235,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("rollout dropped", edit_rows(_train(TREATMENT, "rollouts.jsonl"), drop(0)), training.batches),
     Mutation("last training step dropped", edit_rows(_train(BASELINE, "rollouts.jsonl"), lambda f: f.__delitem__(slice(-4, None))), training.batches),
     Mutation("training curve edited", edit_rows(_train(TREATMENT, "curve.jsonl"), put(-1, "reward", 0.99)), training.measured),
-    Mutation("pilot mean edited", edit_json(f"data/pilot/{TREATMENT}/pilot.json", _set("mean_reward", 0.51)), training.measured),
-    Mutation("training metric edited", edit_json(f"metrics/train/{TREATMENT}.json", _set("reward_last", 0.99)), training.measured),
+    Mutation("pilot mean edited", edit_json(f"data/pilot/{TREATMENT}/pilot.json", assign("mean_reward", 0.51)), training.measured),
+    Mutation("training metric edited", edit_json(f"metrics/train/{TREATMENT}.json", assign("reward_last", 0.99)), training.measured),
     Mutation("learning rate sent edited", edit_rows(_train(TREATMENT, "optim.jsonl"), lambda f: f[1]["params"].update(learning_rate=0.1)), training.optimizer),
     Mutation("loss sent edited", edit_rows(_train(TREATMENT, "optim.jsonl"), put(0, "loss_fn", "ppo")), training.optimizer),
     Mutation("optimizer step dropped", edit_rows(_train(TREATMENT, "optim.jsonl"), drop(1)), training.optimizer),
@@ -354,13 +244,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("two arms with one checkpoint", same_weights, training.checkpoints),
     Mutation("checkpoint equals its start", untrained, training.checkpoints),
     Mutation("one bit of the weights", flip_weight, training.checkpoints),
-    Mutation("checkpoint start edited", edit_json(_train(TREATMENT, "checkpoint.json"), _set("start_digest", "0" * 64)), training.checkpoints),
-    Mutation("checkpoint steps edited", edit_json(_train(TREATMENT, "checkpoint.json"), _set("steps", 99)), training.checkpoints),
-    Mutation("gate value edited", edit_json(GATE, _set("checks.2.value", 0.99)), audits.gate),
-    Mutation("gate bound loosened in the report", edit_json(GATE, _set("checks.3.max", 0.99)), audits.gate),
-    Mutation("gate bound loosened in params", edit_params(_set("gate.selfgen_mean_train_reward_pilot.max", 0.99)), audits.gate),
-    Mutation("gate metric edited", edit_json("metrics/gate.json", _set("generated_eval_exact_overlaps", 1.0)), audits.gate),
-    Mutation("projected cost edited", edit_json("metrics/feasibility.json", _set("gpu_hours", 0.001)), audits.feasibility),
+    Mutation("checkpoint start edited", edit_json(_train(TREATMENT, "checkpoint.json"), assign("start_digest", "0" * 64)), training.checkpoints),
+    Mutation("checkpoint steps edited", edit_json(_train(TREATMENT, "checkpoint.json"), assign("steps", 99)), training.checkpoints),
+    Mutation("gate value edited", edit_json(GATE, assign("checks.2.value", 0.99)), audits.gate),
+    Mutation("gate bound loosened in the report", edit_json(GATE, assign("checks.3.max", 0.99)), audits.gate),
+    Mutation("gate bound loosened in params", edit_params(assign("gate.selfgen_mean_train_reward_pilot.max", 0.99)), audits.gate),
+    Mutation("gate metric edited", edit_json("metrics/gate.json", assign("generated_eval_exact_overlaps", 1.0)), audits.gate),
+    Mutation("projected cost edited", edit_json("metrics/feasibility.json", assign("gpu_hours", 0.001)), audits.feasibility),
     Mutation("item's grade flipped", edit_rows(_eval(TREATMENT), put(0, "correct", lambda v: not v)), results.items),
     Mutation("completion edited", edit_rows(_eval(TREATMENT), put(0, "completion", "\\boxed{-99}")), results.items),
     Mutation("completion, extraction and grade edited together", edit_rows(_eval(TREATMENT), better_answer), results.verdict),
@@ -371,26 +261,26 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("base's rows under the treatment's name", rename_arm, results.verdict),
     Mutation("token count over the limit", edit_rows(_eval(BASELINE), put(0, "n_tokens", 10**6)), results.items),
     Mutation("transfer item's grade flipped", edit_rows(f"data/eval/{TREATMENT}/transfer.jsonl", put(0, "correct", lambda v: not v)), results.items),
-    Mutation("accuracy metric edited", edit_json(f"metrics/eval/{TREATMENT}.json", _set("accuracy", 0.9)), results.items),
-    Mutation("verdict edited", edit_json("data/decide/decision.json", _set("verdict", lambda v: "failed" if v == "validated" else "validated")), results.verdict),
-    Mutation("margin edited in the decision", edit_json("data/decide/decision.json", _set("criteria.0.margin", -0.2)), results.verdict),
-    Mutation("margin edited in params", edit_params(_set("decision.criteria.0.margin", -0.5)), results.verdict),
-    Mutation("alpha edited in params", edit_params(_set("decision.alpha", 0.5)), results.verdict),
-    Mutation("weight edited in params", edit_params(_set("decision.criteria.1.weights.base", -1.5)), results.verdict),
-    Mutation("published verdict edited", edit_json("metrics/decision.json", _set("verdict", "proven")), results.verdict),
-    Mutation("sensitivity analysis edited", edit_json("data/decide/decision.json", _set("sensitivity.criteria.0.estimate", 0.9)), results.sensitivity),
+    Mutation("accuracy metric edited", edit_json(f"metrics/eval/{TREATMENT}.json", assign("accuracy", 0.9)), results.items),
+    Mutation("verdict edited", edit_json("data/decide/decision.json", assign("verdict", lambda v: "failed" if v == "validated" else "validated")), results.verdict),
+    Mutation("margin edited in the decision", edit_json("data/decide/decision.json", assign("criteria.0.margin", -0.2)), results.verdict),
+    Mutation("margin edited in params", edit_params(assign("decision.criteria.0.margin", -0.5)), results.verdict),
+    Mutation("alpha edited in params", edit_params(assign("decision.alpha", 0.5)), results.verdict),
+    Mutation("weight edited in params", edit_params(assign("decision.criteria.1.weights.base", -1.5)), results.verdict),
+    Mutation("published verdict edited", edit_json("metrics/decision.json", assign("verdict", "proven")), results.verdict),
+    Mutation("sensitivity analysis edited", edit_json("data/decide/decision.json", assign("sensitivity.criteria.0.estimate", 0.9)), results.sensitivity),
     Mutation("deviation from the plan hidden", edit_json("reports/experiment.json", lambda v: v["deviations"].pop()), results.report),
-    Mutation("gate value edited in the filled plan", edit_json("reports/experiment.json", _set("activation_gate.checks.3.value", 0.5)), results.report),
-    Mutation("arm's seed changed in params", edit_params(_set("seed", 5)), training.problems),
+    Mutation("gate value edited in the filled plan", edit_json("reports/experiment.json", assign("activation_gate.checks.3.value", 0.5)), results.report),
+    Mutation("arm's seed changed in params", edit_params(assign("seed", 5)), training.problems),
     Mutation("file cut off", cut(_eval(TREATMENT)), files.rows),
     Mutation("field removed from every row", edit_rows(_eval("base"), lambda f: [r.pop("extracted") for r in f]), files.rows),
     Mutation("field of the wrong type", edit_rows(tasks.TASKS, put(0, "label", lambda v: str(v))), files.rows),
     Mutation("file emptied", empty(_eval("base")), results.items),
     Mutation("file removed", remove("data/audit/rows.jsonl"), None),
-    Mutation("manifest names another hash", edit_json("data/filter/manifest.json", _set("subject.0.digest.sha256", "0" * 64)), None),
-    Mutation("manifest names other row count", edit_json("data/eval/base/manifest.json", _set("subject.0.annotations.rows", 9)), None),
-    Mutation("manifest names other params", edit_json("data/filter/manifest.json", _set("predicate.params.filter.min_words", 1)), files.manifests),
-    Mutation("manifest of another predicate", edit_json("data/audit/manifest.json", _set("predicateType", "urn:other")), files.manifests),
+    Mutation("manifest names another hash", edit_json("data/filter/manifest.json", assign("subject.0.digest.sha256", "0" * 64)), None),
+    Mutation("manifest names other row count", edit_json("data/eval/base/manifest.json", assign("subject.0.annotations.rows", 9)), None),
+    Mutation("manifest names other params", edit_json("data/filter/manifest.json", assign("predicate.params.filter.min_words", 1)), files.manifests),
+    Mutation("manifest of another predicate", edit_json("data/audit/manifest.json", assign("predicateType", "urn:other")), files.manifests),
     Mutation("manifest without inputs", edit_json("data/audit/manifest.json", lambda v: v["predicate"].pop("inputs")), None),
     Mutation("dvc.lock hash edited", edit_lock(lambda s: s["filter"]["outs"][0].update(md5="0" * 32)), None),
     Mutation("dvc.lock input edited", edit_lock(lambda s: s["audit"]["deps"][0].update(md5="0" * 32)), None),
@@ -408,7 +298,7 @@ def caught(root: Path, mutation: Mutation) -> Iterator[tuple[str, claims.Claim |
         mutation.apply(copy)
         yield "plain", _first_failed(copy, FILE_CLAIMS)
         if mutation.claim is not None:
-            artifacts.reforge(copy)
+            locking.reforge(copy)
             yield "forged", _first_failed(copy, (mutation.claim,))
 
 
