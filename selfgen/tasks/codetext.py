@@ -286,6 +286,9 @@ def without_demonstration(source: str) -> tuple[str, bool]:
     Returns:
         The source, and whether its last statement was dropped (so a cut there lost nothing that matters).
     """
+    lines = source.split("\n")
+    if not any(line[:1].strip() for line in lines[_last_solve(lines) + 1 :]):
+        return source.strip("\n"), False  # nothing follows solve()
     statements = _statements(source)
     if statements is None:
         return source, False
@@ -302,7 +305,6 @@ def without_demonstration(source: str) -> tuple[str, bool]:
         elif shows:
             tainted |= statement.binds
             dropped.append(statement)
-    lines = source.split("\n")
     for statement in reversed(dropped):
         del lines[statement.first - 1 : statement.last]
     while dropped and lines and (not lines[-1].strip() or lines[-1].startswith("#")):
@@ -311,9 +313,13 @@ def without_demonstration(source: str) -> tuple[str, bool]:
     return "\n".join(lines).strip("\n"), last_dropped
 
 
+def _last_solve(lines: list[str]) -> int:
+    return max((i for i, line in enumerate(lines) if _SOLVE.match(line)), default=len(lines))
+
+
 def helpers(source: str, others: list[str]) -> list[str]:
     """Those of `others` (code blocks without solve) that bind a name `source` uses and does not bind itself."""
-    statements = _statements(source)
+    statements = _statements(source) if others else None
     if statements is None:
         return []
     used = frozenset[str]().union(*(s.names for s in statements))

@@ -8,6 +8,7 @@ from functools import partial
 
 from selfgen.records import Candidate, Rejection
 from selfgen.tasks.parse import ParseFailure, parse_candidate
+from selfgen.tasks.propose import is_example
 from selfgen.tasks.reasons import execution_reason
 from selfgen.tasks.sandbox import Outcome, Sandbox, run_solve
 
@@ -30,6 +31,11 @@ def label(candidate: Candidate, run: Callable[[str], Outcome] = run_solve) -> La
     parsed = parse_candidate(candidate.text, candidate.stop_reason == "stop")
     if isinstance(parsed, ParseFailure):
         return Rejection(candidate.id, candidate.index, parsed.reason, parsed.detail, candidate.text)
+    if is_example(parsed.problem):
+        detail = "the model repeated a worked example of the prompt"
+        return Rejection(
+            candidate.id, candidate.index, "copied_example", detail, candidate.text, parsed.problem, parsed.code
+        )
     outcome = run(parsed.code)
     if outcome.value is not None:
         return Labelled(candidate, parsed.problem, parsed.code, outcome.value)

@@ -22,7 +22,7 @@ class Parsed:
 
 @dataclass(frozen=True)
 class ParseFailure:
-    """`reason` is one of `reasons.PARSE_REASONS`; `detail` one line of evidence."""
+    """`reason` is "truncated", "no_code", "ambiguous" or "no_problem"; `detail` one line of evidence."""
 
     reason: str
     detail: str

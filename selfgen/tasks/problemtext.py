@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
 _DECORATION: Final = " \t>#*_-•–—|`"
+_WIDE_SPACES: Final = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _INVISIBLE: Final = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad"))
 
 # A label such as "Problem:", "**Question 2:**", "### Grade-School Math Word Problem", "Word Problem (1) -".
@@ -89,8 +89,7 @@ class Body:
 def tidy(text: str) -> str:
     """Line ends as \\n, no invisible characters, ordinary spaces; letters, quotes and signs as the model wrote them."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
-    text = text.translate(_INVISIBLE)
-    return "".join(" " if unicodedata.category(c) == "Zs" else c for c in text) if not text.isascii() else text
+    return text if text.isascii() else _WIDE_SPACES.sub(" ", text.translate(_INVISIBLE))
 
 
 def bodies(prose: list[str]) -> list[Body]:

@@ -26,6 +26,7 @@ PARSE_REASONS: Final = {
     "no_code": "no top-level function named solve",
     "ambiguous": "two different problems or two different solve() functions in one answer",
     "no_problem": "no problem text before the code",
+    "copied_example": "the problem is one of the worked examples that the prompt shows",
 }
 
 EXECUTION_REASONS: Final = {

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from selfgen.records import Candidate, Rejection
+from selfgen.tasks.examples import EXAMPLES
 from selfgen.tasks.label import Labelled, label, label_all
+from selfgen.tasks.propose import answer
 from selfgen.tasks.reasons import EXECUTION_REASONS, PARSE_REASONS
 from selfgen.tasks.sandbox import Outcome, Sandbox
 
@@ -62,6 +64,13 @@ def test_an_execution_failure_keeps_the_raw_text_the_problem_and_the_code() -> N
     assert result.problem == "A box holds 6 eggs. How many eggs do 7 boxes hold?"
     assert result.code == "def solve():\n    return 6 / 7\n"
     assert "float" in result.detail
+
+
+def test_a_copy_of_a_worked_example_is_not_the_models_own_task() -> None:
+    copied = label(candidate(0, answer(EXAMPLES[3])))
+    assert isinstance(copied, Rejection)
+    assert (copied.reason, copied.problem) == ("copied_example", EXAMPLES[3].problem)
+    assert isinstance(label(candidate(0, answer(EXAMPLES[3]).replace("15 tomatoes", "16 tomatoes"))), Labelled)
 
 
 def test_a_completion_cut_at_max_tokens_is_not_finished() -> None:
