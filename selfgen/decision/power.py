@@ -221,10 +221,10 @@ def describe(criterion: Any, n: int, alpha: Any, m: int) -> dict[str, Any]:
     def mean(total: Fraction | None) -> float | None:
         return None if total is None else float(total / n)
 
-    def say(verb: str, total: Fraction | None, direction: str) -> str:
+    def say(total: Fraction | None, direction: str, verb: str) -> str:
         if total is None:
-            return f"no observable difference {verb} it"
-        return f"{float(100 * total / n):+.1f} points observed or {direction} {verb} it ({total}/{n})"
+            return f"no observation can {verb} it"
+        return f"{float(100 * total / n):+.1f} points observed ({float(total):+g} items) or {direction} {verb} it"
 
     width = hoeffding.item_range(criterion.weights.values(), criterion.bounds)
     return {
@@ -236,8 +236,8 @@ def describe(criterion: Any, n: int, alpha: Any, m: int) -> dict[str, Any]:
         "largest_failing": mean(limits.fails),
         "sentence": (
             f"at {n:,} items {criterion.id} (margin {100 * criterion.margin:+.1f} points, half-width "
-            f"{100 * limits.half_width:.2f}): {say('validates', limits.validates, 'more')}; "
-            f"{say('fails', limits.fails, 'less')}"
+            f"{100 * limits.half_width:.2f}): {say(limits.validates, 'more', 'validate')}, "
+            f"{say(limits.fails, 'less', 'fail')}"
         ),
     }
 

@@ -33,7 +33,7 @@ def checkout(tmp_path, root, monkeypatch):
 def test_power_says_plainly_what_the_registered_rule_needs(checkout, monkeypatch, capsys):
     code, out, _ = selfgen(monkeypatch, capsys, "power", "--n", "1319", "--difference", "0", "--discordance", "0.2")
     assert code == 0
-    assert "+5.2 points observed or more validates it (68/1319)" in out
+    assert "+5.2 points observed (+68 items) or more validate it" in out
     assert "12,380" in out
 
 

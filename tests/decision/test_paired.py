@@ -104,3 +104,12 @@ def test_discordant_interval_is_never_below_its_level_by_full_enumeration():
         covered = law[(lower <= truth + 1e-12) & (upper >= truth - 1e-12)].sum()
         assert law.sum() == pytest.approx(1)
         assert covered >= 1 - alpha - 1e-12
+
+
+@pytest.mark.parametrize(("wins", "losses"), [(14, 5), (5, 14), (10, 9), (30, 1)])
+def test_discordant_interval_is_the_range_over_the_box_of_both_exact_intervals(wins, losses):
+    n, alpha = 78, 0.05
+    theta = binomtest(wins, wins + losses).proportion_ci(1 - 0.9 * alpha, method="exact")
+    psi = binomtest(wins + losses, n).proportion_ci(1 - 0.1 * alpha, method="exact")
+    corners = [p * (2 * t - 1) for p in psi for t in theta]
+    assert paired.discordant_interval(wins, losses, n, alpha) == pytest.approx((min(corners), max(corners)), abs=1e-9)

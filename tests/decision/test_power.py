@@ -27,7 +27,7 @@ def test_the_registered_rule_says_it_needs_5_2_points():
     told = describe(FIRST, 1319, 0.05, 2)
     assert told["smallest_validating"] == 68 / 1319
     assert told["largest_failing"] == -148 / 1319
-    assert "+5.2 points observed or more validates it (68/1319)" in told["sentence"]
+    assert "+5.2 points observed (+68 items) or more validate it" in told["sentence"]
 
 
 def test_thresholds_are_where_the_rule_itself_changes_its_verdict():
@@ -43,7 +43,7 @@ def test_thresholds_are_where_the_rule_itself_changes_its_verdict():
 def test_too_few_items_cannot_validate_whatever_is_observed():
     told = describe(FIRST, 8, 0.05, 2)
     assert told["smallest_validating"] is None
-    assert "no observable difference validates it" in told["sentence"]
+    assert "no observation can validate it" in told["sentence"]
 
 
 def brute_force(c, outcomes, n, alpha, m):
@@ -60,16 +60,17 @@ def brute_force(c, outcomes, n, alpha, m):
     return probability
 
 
+@pytest.mark.parametrize("margin", [-0.5, 0.25])
 @pytest.mark.parametrize("weights", [{"a": 1, "b": -1}, {"a": 1, "b": -0.5, "c": -0.5}])
-def test_verdict_probabilities_agree_with_enumeration_of_every_outcome(weights):
+def test_verdict_probabilities_agree_with_enumeration_of_every_outcome(weights, margin):
     outcomes = copula({"a": 0.8, "b": 0.4, "c": 0.3} if "c" in weights else {"a": 0.8, "b": 0.4}, 0.5, ("a", "b"))
-    c = criterion(weights, margin=-0.5)
+    c = criterion(weights, margin=margin)
     n = 4 if "c" in weights else 6
     expected = brute_force(c, outcomes, n, 0.7, 1)
     validated, failed = verdict_probabilities(c, outcomes, n, 0.7, 1)
     assert validated == pytest.approx(expected["validated"], abs=1e-12)
     assert failed == pytest.approx(expected["failed"], abs=1e-12)
-    assert 0 < validated < 1
+    assert 0 < (validated if margin < 0 else failed) < 1
 
 
 def test_two_arm_probability_agrees_with_the_binomial_formula():

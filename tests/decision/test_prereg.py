@@ -177,4 +177,4 @@ def test_an_edited_plan_is_refused(here):
 def test_the_plan_says_what_the_rule_needs(here):
     checkout, params = here[0], remote(here[1])
     register(checkout, params, commit=False)
-    assert any("validates it" in s for s in project.plan_text(checkout, params.scale)["power"])
+    assert any("validate it" in s for s in project.plan_text(checkout, params.scale)["power"])

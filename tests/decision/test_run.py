@@ -80,3 +80,14 @@ def test_arms_that_differ_by_seed_alone_show_the_difference_of_nothing(here):
     (found,) = noise_floor(params, paired, checkout / "data")["same_recipe"]
     assert found["difference"] == pytest.approx(0.03)
     assert found["upper"] - found["difference"] == pytest.approx(2 * (3.688879 / 200) ** 0.5, abs=1e-6)
+
+
+def test_listed_items_are_left_out_beside_the_verdict_and_never_in_it(here):
+    checkout, params = here
+    rule = params.decision.model_copy(update={"exclude": ("item-000", "item-036")})
+    document = decide_files(params.model_copy(update={"decision": rule}), checkout / "data", checkout)
+    without = document["sensitivity"]["without_listed_items"]
+    assert document["n"] == project.N
+    assert without["n"] == project.N - 2
+    assert without["accuracies"]["rl_selfgen"] == pytest.approx(38 / 58)
+    assert without["accuracies"]["rl_gsm8k"] == pytest.approx(34 / 58)
