@@ -15,27 +15,37 @@ _LABEL_WORDS: Final = (
     r"(?:(?:the|a|an|your|my|new|simple|sample|example|short|original)\s+)*"
     r"(?:grade[- ]?(?:school|\d+|level)?\s+|elementary(?:[- ]school)?\s+|\d+(?:st|nd|rd|th)[- ]grade\s+)?"
     r"(?:math(?:s|ematics|ematical)?\s+)?(?:word\s+|story\s+)?"
-    r"(?P<kind>problem|question|task|puzzle|exercise|scenario)(?:\s+(?:statement|description|text))?"
+    r"(?P<kind>problem|question|task|puzzle|exercise|scenario|q)(?:\s+(?:statement|description|text))?"
     r"\s*(?:\(?\#?\d{1,2}\)?)?"
 )
-_LABEL: Final = re.compile(rf"^{_LABEL_WORDS}\s*[*_]*\s*(?:[:：]|\s[-–—])\s*[*_]*\s*(?P<rest>.*)$", re.IGNORECASE)
+_LABEL: Final = re.compile(
+    rf"^{_LABEL_WORDS}\s*[*_]*\s*(?:[:：]|\s[-–—]|(?<=\d)[.)])\s*[*_]*\s*(?P<rest>.*)$", re.IGNORECASE
+)
 _BARE_LABEL: Final = re.compile(rf"^{_LABEL_WORDS}\s*[*_.]*$", re.IGNORECASE)
 
-# What ends a problem: a label of something else ...
+# What ends a problem: a label of something else (a colon before a digit is a time of day) ...
 _OTHER_LABEL: Final = re.compile(
-    r"^(?:(?:the|a|my|your|short|simple|python|final|correct|expected|sample|single|integer|numeric|full|possible)\s+)*"
-    r"(?:solution|answer(?! the\b)|ans|explanation|approach|python(?:\s?3)?|code|function|solve|implementation|program|reasoning|"
-    r"working|calculation|steps?|hint|output|result|note|options?|choices|example|usage|"
-    r"sought answer|solve function)\b(?:[^.?!:：]{0,60}[:：]|\W*(?:\w+\W*){0,3}$)",
+    r"^(?:a\s*[:：]|"
+    r"(?:(?:the|a|my|your|short|simple|python|final|correct|expected|sample|single|integer|numeric|full|sought|solve)\s+)*"
+    r"(?:solution|answer(?! the\b)|ans|explanation|approach|python(?:\s?3)?|code|function|solve|implementation|reasoning)\b"
+    r"(?:[^.?!:：]{0,60}[:：](?!\d)|\W*(?:\w+\W*){0,3}$))",
     re.IGNORECASE,
 )
-# ... or a sentence about code or about solving, at any place ...
+# ... or a sentence about code or about solving ...
 _ABOUT_CODE: Final = re.compile(
-    r"^(?:to solve\b|to answer (?:this|the)\b|(?:now,? )?(?:here'?s|here is|below is|the following is|and here'?s)\b"
+    r"^(?:to solve(?:[,:]| (?:this|it|the (?:problem|question|equation|task)|for)\b)|to answer (?:this|the)\b|"
+    r"(?:now,? )?(?:here'?s|here is|below is|the following is|and here'?s)\b"
     r".*\b(?:python|function|code|solution|program|script|answer)\b|"
-    r"(?:the|this|a|my) (?:short |simple |following |above )*(?:python|function|code|solution|answer|program)\b|"
-    r"(?:short )?python (?:function|code|solution|program)\b|you can (?:solve|use)\b|we can (?:solve|use|write)\b|"
-    r"step 1\b|import \w|def \w)",
+    r"(?:the|this) (?:short |simple |following |above |correct |final |python )*(?:function|code|script|answer|python)\b|"
+    r"an? (?:short |simple |python )*function (?:to|that|called|named|which|for)\b|"
+    r"the solution (?:to|uses|works|involves)\b|(?:short )?python (?:function|code|solution|program)\b|"
+    r"(?:we|you) can (?:solve|write)\b|step 1\b|import [a-z_]+$|def \w+\()",
+    re.IGNORECASE,
+)
+# ... or, once the question was put, a label or sentence that could also belong to a story.
+_AFTER_QUESTION: Final = re.compile(
+    r"^(?:(?:working|calculation|steps?|hints?|output|result|note|options?|choices|example|usage|program)\b"
+    r"(?:[^.?!:：]{0,60}[:：](?!\d)|\W*$)|(?:we|you) can use\b)",
     re.IGNORECASE,
 )
 _SOLVES: Final = re.compile(
@@ -87,7 +97,8 @@ class Body:
 
 
 def tidy(text: str) -> str:
-    """Line ends as \\n, no invisible characters, ordinary spaces; letters, quotes and signs as the model wrote them."""
+    """Line ends as \\n, no invisible characters, ordinary spaces, no thinking aloud; otherwise as the model wrote it."""
+    text = text.rpartition("</think>")[2]
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
     return text if text.isascii() else _WIDE_SPACES.sub(" ", text.translate(_INVISIBLE))
 
@@ -112,7 +123,7 @@ def bodies(prose: list[str]) -> list[Body]:
             continue
         elif not bare:
             lines.append("")
-        elif _ends_problem(bare):
+        elif _ends_problem(bare, lines):
             reading = False
         elif not _content(lines) and _is_talk(bare):
             continue
@@ -166,11 +177,13 @@ def _heads_problem(bare: str) -> bool:
     return problem is not None and (code is None or problem.start() < code.start())
 
 
-def _ends_problem(bare: str) -> bool:
+def _ends_problem(bare: str, lines: list[str]) -> bool:
     if _is_question(bare):
         return False
     bare = bare.lstrip("([")
-    return bool(_OTHER_LABEL.match(bare) or _ABOUT_CODE.match(bare) or _SOLVES.match(bare))
+    if _OTHER_LABEL.match(bare) or _ABOUT_CODE.match(bare) or _SOLVES.match(bare):
+        return True
+    return bool(_AFTER_QUESTION.match(bare) and _ASKS.search(" ".join(lines)))
 
 
 def _is_talk(bare: str) -> bool:
@@ -221,7 +234,7 @@ def _join(lines: tuple[str, ...]) -> str:
     blank = True
     for line in lines:
         line = re.sub(r"^[>#]+\s*", "", line)
-        line = " ".join(re.sub(r"\*\*|__", "", line).split())
+        line = " ".join(re.sub(r"\*\*|__|\\(?=[$%#_*&])", "", line).split())
         if not line:
             blank = True
         elif blank or _ITEM.match(line) or out[-1].endswith(":") or (_ITEM.match(out[-1]) and not line[0].islower()):

@@ -70,6 +70,9 @@ def test_judged_answers_cover_models_wordings_and_every_reason() -> None:
         f"Word Problem: {PROBLEM}\nPython:\n",
         f"1. **Problem:** {PROBLEM}\n\n2. **Solution:**\n",
         f"- Question: {PROBLEM}\n",
+        f"Q: {PROBLEM}\nA:\n",
+        f"**Q1.** {PROBLEM}\n",
+        f"<think>\nProblem: a draft?\n```python\ndef solve():\n    return 0\n```\n</think>\n\nProblem: {PROBLEM}\n",
         f"> {PROBLEM}\n\n",
         f'"{PROBLEM}"\n\n',
         f"“{PROBLEM}”\n\n",
@@ -107,7 +110,8 @@ def test_prose_between_problem_and_code_is_not_part_of_the_problem(between: str)
 
 
 @pytest.mark.parametrize(
-    "line", ["Answer: 10", "**Answer:** 10 apples", "The answer is 10.", "(Answer: 10)", "Answer\n10", "Solution: 10"]
+    "line",
+    ["Answer: 10", "**Answer:** 10 apples", "The answer is 10.", "(Answer: 10)", "Answer\n10", "Solution: 10", "A: 10"],
 )
 def test_an_answer_line_after_the_problem_is_stripped(line: str) -> None:
     assert parsed(f"Problem: {PROBLEM}\n{line}\n\n{BLOCK}").problem == PROBLEM
@@ -119,6 +123,16 @@ def test_an_answer_inside_the_problem_stays_for_the_leak_filter_to_see() -> None
     assert parsed(f"Problem: {leaking}\n{BLOCK}").problem == leaking
     leaking = "Ann has 10 apples left after eating 2. How many apples are left?"
     assert parsed(f"Problem: {leaking}\n{BLOCK}").problem == leaking
+
+
+def test_wrapped_lines_are_joined_and_list_items_are_kept_apart() -> None:
+    text = f"Problem: A pen costs\n$2.\n\n- one red pen\n- two blue\n  pens\n\nHow much is it?\n{BLOCK}"
+    assert parsed(text).problem == "A pen costs $2.\n- one red pen\n- two blue pens\nHow much is it?"
+
+
+def test_markdown_escapes_and_emphasis_are_undone_in_the_problem() -> None:
+    text = f"Problem: A pen costs \\$5 and has **20\\%** off. What do __5__ pens cost?\n{BLOCK}"
+    assert parsed(text).problem == "A pen costs $5 and has 20% off. What do 5 pens cost?"
 
 
 def test_text_after_the_code_is_ignored() -> None:
@@ -328,11 +342,21 @@ def test_without_a_problem_before_the_code_there_is_no_problem(text: str) -> Non
         "Find the sum of the first 10 even numbers.",
         "Steps lead up to a tower: 12 flights of 15 steps. How many steps are there?",
         "Here is a story: a hen lays 5 eggs a week. How many eggs in 6 weeks?",
+        "A solution contains 30 grams of salt in 5 liters. How many grams are in 2 liters?",
+        "A program at the zoo costs $5.\nFour children go.\nHow much do they pay?",
+        "Working from 9:00 to 17:00, Tom packs 6 boxes an hour.\nHow many boxes does he pack?",
+        "Import taxes are 5 dollars a box.\nHow much tax is due on 12 boxes?",
+        "To solve a jigsaw takes Ann 3 hours.\nHow long do 4 jigsaws take?",
+        "You can use each of 6 coins twice.\nHow many times can you pay?",
+        "Lunch choices differ.\nOptions: soup for $4 or salad for $6.\nHow much do 3 soups and a salad cost?",
+        "Note: a box holds 5 pens.\nHow many pens are in 7 boxes?",
+        "The code of a lock has 3 digits. How many digits do 8 locks have?",
+        "A: 5 red pens. B: 7 blue pens. How many pens are there?",
     ],
 )
 def test_stories_that_sound_like_talk_about_problems_survive(problem: str) -> None:
-    assert parsed(f"Problem: {problem}\n\n{BLOCK}").problem == problem
-    assert parsed(f"{problem}\n\n{BLOCK}").problem == problem
+    for text in (f"Problem: {problem}\n\n{BLOCK}", f"{problem}\n\n{BLOCK}"):
+        assert parsed(text).problem.split() == problem.split()
 
 
 @settings(max_examples=300, deadline=None)
