@@ -80,8 +80,8 @@ def changed_stages(root: Path) -> dict[str, list[str] | None]:
 
     try:
         with Repo(str(root)) as repo:
-            order = [stage.addressing.removeprefix("dvc.yaml:") for stage in repo.index.stages]
-            found = {name.removeprefix("dvc.yaml:"): entries for name, entries in repo.status().items()}
+            order = [stage.addressing.rsplit("dvc.yaml:", 1)[-1] for stage in repo.index.stages]
+            found = {name.rsplit("dvc.yaml:", 1)[-1]: entries for name, entries in repo.status().items()}
     except DvcException as error:
         first = str(error).splitlines()[0]
         raise DataError(
