@@ -20,7 +20,7 @@ from pathlib import Path
 
 from selfgen.curated.standin import reserved_for_test
 from selfgen.curated.templates import Problem, draw
-from selfgen.curated.templates.engine import MAX_VALUE, _library
+from selfgen.curated.templates.engine import MAX_VALUE, library
 
 INSTRUCTION = (
     "Write one grade-school math word problem with a single integer answer, "
@@ -67,7 +67,7 @@ WIDTHS = {"propose": 192, "solve": 192, "solve_prefixed": 304}
 @cache
 def careful_shares() -> dict[str, tuple[float, str]]:
     """For each opener: the logit of its share of careful work, and its usual careless habit."""
-    openers = sorted(c.id for c in _library()[0])
+    openers = sorted(c.id for c in library()[0])
     random.Random("openers").shuffle(openers)
     out = {}
     for i, name in enumerate(openers):
@@ -79,7 +79,7 @@ def careful_shares() -> dict[str, tuple[float, str]]:
 @cache
 def closer_shifts() -> dict[str, float]:
     """For each closer: what it adds to the logit of careful work, in -0.6..0.6."""
-    closers = sorted({c.id for group in _library()[2].values() for c in group})
+    closers = sorted({c.id for group in library()[2].values() for c in group})
     random.Random("closers").shuffle(closers)
     return {name: -0.6 + 1.2 * (i + 0.5) / len(closers) for i, name in enumerate(closers)}
 
@@ -151,7 +151,9 @@ class Encoder:
         """(tokens, length of the prompt) for each example."""
         out: list[tuple[list[int], int]] = []
         texts = [INSTRUCTION if e.frame == "propose" else e.question + SUFFIX for e in examples]
-        for e, user, reply in zip(examples, self.encode(texts), self.encode([e.response for e in examples]), strict=True):
+        for e, user, reply in zip(
+            examples, self.encode(texts), self.encode([e.response for e in examples]), strict=True
+        ):
             before, after = self.frames[e.frame]
             prompt = before + user + after
             out.append((prompt + reply + [self.end], len(prompt)))

@@ -1,6 +1,6 @@
 """Compose clauses into a problem: question text, arithmetic steps, answer, program and worked solution.
 
-A clause is data (see things.py and others.py). Numbers are drawn so that every step stays a positive integer and
+A clause is data (see things.py, money.py, trips.py and counts.py). Numbers are drawn so that every step stays a positive integer and
 every division is exact; a draw that breaks this is thrown away and drawn again.
 """
 
@@ -41,6 +41,23 @@ class Clause:
     texts: tuple[str, ...]
     steps: tuple[str, ...] = ()
     most: int = MAX_VALUE
+
+
+def opener(kind: str, name: str, numbers: str, texts: tuple[str, ...], *steps: str) -> Clause:
+    """A clause that starts a problem with a quantity of `kind`."""
+    return Clause(f"{kind}.{name}", None, kind, numbers, texts, steps)
+
+
+def middle(
+    kind: str, name: str, numbers: str, texts: tuple[str, ...], *steps: str, to: str = "", most: int = 999
+) -> Clause:
+    """A clause that changes the quantity, or turns it into another kind, `to`."""
+    return Clause(f"{kind}.{name}", kind, to or kind, numbers, texts, steps, most)
+
+
+def closer(kind: str, name: str, numbers: str, texts: tuple[str, ...], *steps: str, most: int = 999) -> Clause:
+    """A clause that asks the question."""
+    return Clause(f"{kind}.{name}", kind, None, numbers, texts, steps, most)
 
 
 @dataclass(frozen=True)
@@ -135,7 +152,7 @@ def numbers_for(spec: str, value: int | None, rng: random.Random, wide: bool = F
     got: dict[str, int] = {}
     for name, relation, base, (low, high, unit) in _parse_numbers(spec):
         if relation == "=":
-            factor = got[base] if base in got else 1
+            factor = got.get(base, 1)
             if wide:
                 low, high = max(unit, low * 2 // 3), high * 4 // 3
             got[name] = factor * unit * rng.randint(-(-low // unit), high // unit)
@@ -280,7 +297,7 @@ def draw(
     `wide` also repeats clauses, stretches the numbers and mixes wordings: beyond the stand-in set, to make a solver
     robust to problems that a model wrote.
     """
-    openers, middles, closers = _library()
+    openers, middles, closers = library()
     while True:
         chain = [rng.choice(openers)]
         for _ in range(rng.choice((0, 1, 1, 1, 2, 2))):
@@ -295,11 +312,11 @@ def draw(
 
 
 @cache
-def _library() -> tuple[list[Clause], dict[str | None, list[Clause]], dict[str | None, list[Clause]]]:
+def library() -> tuple[list[Clause], dict[str | None, list[Clause]], dict[str | None, list[Clause]]]:
     """Openers, middles by the kind they continue, closers likewise; checked once."""
-    from selfgen.curated.templates import others, things
+    from selfgen.curated.templates import counts, money, things, trips
 
-    clauses = (*things.CLAUSES, *others.CLAUSES)
+    clauses = (*things.CLAUSES, *money.CLAUSES, *trips.CLAUSES, *counts.CLAUSES)
     assert len({c.id for c in clauses}) == len(clauses), "clause ids must be unique"
     openers = [c for c in clauses if c.before is None]
     middles: dict[str | None, list[Clause]] = {}

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from selfgen.curated.templates.engine import Clause
+from selfgen.curated.templates.engine import closer, middle, opener
 
 T = "things"
 
 
-def _opener(name: str, numbers: str, texts: tuple[str, ...], *steps: str) -> Clause:
-    return Clause(f"{T}.{name}", None, T, numbers, texts, steps)
-
-
-def _middle(name: str, numbers: str, texts: tuple[str, ...], *steps: str, most: int = 999) -> Clause:
-    return Clause(f"{T}.{name}", T, T, numbers, texts, steps, most)
-
-
-def _closer(name: str, numbers: str, texts: tuple[str, ...], *steps: str, most: int = 999) -> Clause:
-    return Clause(f"{T}.{name}", T, None, numbers, texts, steps, most)
-
-
 OPENERS = (
-    _opener(
+    opener(
+        T,
         "boxes",
         "a=3..12 b=4..20",
         (
@@ -29,7 +18,8 @@ OPENERS = (
         ),
         "bought = a * b -> The {boxes} hold {eq} {items}.",
     ),
-    _opener(
+    opener(
+        T,
         "daily",
         "a=4..20 b=3..12",
         (
@@ -38,7 +28,8 @@ OPENERS = (
         ),
         "collected = a * b -> In {b} days {he} gets {eq} {items}.",
     ),
-    _opener(
+    opener(
+        T,
         "two_days",
         "a=8..90 b=8..90",
         (
@@ -47,7 +38,8 @@ OPENERS = (
         ),
         "total = a + b -> {N} gets {eq} {items}.",
     ),
-    _opener(
+    opener(
+        T,
         "twice",
         "a=6..90",
         (
@@ -56,7 +48,8 @@ OPENERS = (
         ),
         "twice = a * 2 -> {N} has {eq} {items}.",
     ),
-    _opener(
+    opener(
+        T,
         "times",
         "a=5..25 k=3..8",
         (
@@ -65,7 +58,8 @@ OPENERS = (
         ),
         "times = a * k -> {N} has {eq} {items}.",
     ),
-    _opener(
+    opener(
+        T,
         "gift",
         "a=8..99 b=5..60",
         (
@@ -74,7 +68,8 @@ OPENERS = (
         ),
         "total = a + b -> After the gift {he} has {eq} {items}.",
     ),
-    _opener(
+    opener(
+        T,
         "loose",
         "a=3..9 b=4..12 c=2..15",
         (
@@ -84,7 +79,8 @@ OPENERS = (
         "packed = a * b -> The {boxes} hold {eq} {items}.",
         "total = packed + c -> With the loose ones that is {eq}.",
     ),
-    _opener(
+    opener(
+        T,
         "two_kinds",
         "a=10..80 b=10..80",
         (
@@ -93,7 +89,8 @@ OPENERS = (
         ),
         "kinds = a + b -> Both kinds make {eq} {items}.",
     ),
-    _opener(
+    opener(
+        T,
         "shelves",
         "a=3..12 b=5..20",
         (
@@ -102,7 +99,8 @@ OPENERS = (
         ),
         "shelved = a * b -> The shelves hold {eq} {items}.",
     ),
-    _opener(
+    opener(
+        T,
         "start",
         "a=20..150",
         (
@@ -111,7 +109,8 @@ OPENERS = (
             "There are {a} {items} in {N}'s {box}.",
         ),
     ),
-    _opener(
+    opener(
+        T,
         "fewer",
         "a=25..120 b=3..20",
         (
@@ -120,7 +119,8 @@ OPENERS = (
         ),
         "fewer = a - b -> {N} has {eq} {items}.",
     ),
-    _opener(
+    opener(
+        T,
         "more_than",
         "a=10..90 b=3..40",
         (
@@ -129,7 +129,8 @@ OPENERS = (
         ),
         "has = a + b -> {N} has {eq} {items}.",
     ),
-    _opener(
+    opener(
+        T,
         "rows",
         "a=3..12 b=5..20",
         (
@@ -138,7 +139,8 @@ OPENERS = (
         ),
         "laid = a * b -> The rows have {eq} {items}.",
     ),
-    _opener(
+    opener(
+        T,
         "three_days",
         "a=5..50 b=5..50 c=5..50",
         (
@@ -148,7 +150,8 @@ OPENERS = (
         "first = a + b -> The first two make {eq}.",
         "total = first + c -> All three make {eq} {items}.",
     ),
-    _opener(
+    opener(
+        T,
         "per_hour",
         "a=5..20 b=2..9",
         (
@@ -157,13 +160,15 @@ OPENERS = (
         ),
         "made = a * b -> In {b} hours {he} makes {eq} {items}.",
     ),
-    _opener(
+    opener(
+        T,
         "dozen",
         "a=2..9",
         ("{N} orders {a} dozen {items}{tail}.", "{N} comes home with {a} dozen {items}{tail}."),
         "ordered = a * 12 -> {N} has {eq} {items}.",
     ),
-    _opener(
+    opener(
+        T,
         "half_of",
         "a=20..160/2",
         (
@@ -172,7 +177,8 @@ OPENERS = (
         ),
         "half = a / 2 -> {N} has {eq} {items}.",
     ),
-    _opener(
+    opener(
+        T,
         "inherit",
         "b=2..9 a=b*6..25",
         (
@@ -181,7 +187,8 @@ OPENERS = (
         ),
         "part = a / b -> {N} gets {eq} {items}.",
     ),
-    _opener(
+    opener(
+        T,
         "crop",
         "a=4..12 b=6..15",
         (
@@ -193,31 +200,36 @@ OPENERS = (
 )
 
 MIDDLES = (
-    _middle(
+    middle(
+        T,
         "give",
         "c<v",
         ("{He} gives {c} {items} to {M}.", "Then {M} takes {c} of the {items}."),
         "left = v - c -> After giving, {eq} are left.",
     ),
-    _middle(
+    middle(
+        T,
         "lose",
         "c<v",
         ("On the way home {he} loses {c} {items}.", "Sadly, {c} of the {items} are lost on {day}."),
         "left = v - c -> After the loss, {eq} are left.",
     ),
-    _middle(
+    middle(
+        T,
         "buy",
         "c=5..60",
         ("Then {he} buys {c} more {items}.", "Later {he} gets {c} more {items} at the {place}."),
         "now = v + c -> With the new ones, {eq}.",
     ),
-    _middle(
+    middle(
+        T,
         "half",
         "",
         ("{He} gives half of the {items} to {his} {relative}.", "Half of the {items} are sent to {M}."),
         "left = v / 2 -> Half remain, {eq}.",
     ),
-    _middle(
+    middle(
+        T,
         "third",
         "",
         (
@@ -227,14 +239,16 @@ MIDDLES = (
         "lost = v / 3 -> A third is {eq}.",
         "left = v - lost -> That leaves {eq}.",
     ),
-    _middle(
+    middle(
+        T,
         "quarter",
         "",
         ("{He} hands a quarter of the {items} to {M}.", "One quarter of the {items} are too old and go to waste."),
         "lost = v / 4 -> A quarter is {eq}.",
         "left = v - lost -> That leaves {eq}.",
     ),
-    _middle(
+    middle(
+        T,
         "friends",
         "c=2..9 d=2..8",
         (
@@ -244,7 +258,8 @@ MIDDLES = (
         "gave = c * d -> {He} gives away {eq}.",
         "left = v - gave -> That leaves {eq}.",
     ),
-    _middle(
+    middle(
+        T,
         "packs",
         "c=2..9 d=3..12",
         (
@@ -254,7 +269,8 @@ MIDDLES = (
         "extra = c * d -> The new {boxes} hold {eq}.",
         "now = v + extra -> Together that is {eq}.",
     ),
-    _middle(
+    middle(
+        T,
         "double",
         "",
         (
@@ -264,14 +280,16 @@ MIDDLES = (
         "now = v * 2 -> Doubled, {eq}.",
         most=400,
     ),
-    _middle(
+    middle(
+        T,
         "percent",
         "",
         ("Of the {items}, 20% are damaged, so {he} throws those away.", "{He} leaves 20% of the {items} with {M}."),
         "lost = v / 5 -> 20% is {eq}.",
         "left = v - lost -> That leaves {eq}.",
     ),
-    _middle(
+    middle(
+        T,
         "trade",
         "c<v d=2..30",
         (
@@ -281,36 +299,39 @@ MIDDLES = (
         "kept = v - c -> {He} keeps {eq}.",
         "now = kept + d -> With the traded ones, {eq}.",
     ),
-    _middle(
+    middle(
+        T,
         "use_daily",
         "c=2..9 d=2..7",
         ("{He} uses {c} {items} a day for {d} days.", "For {d} days, {c} {items} are taken each day."),
         "used = c * d -> In {d} days {eq} are used.",
         "left = v - used -> That leaves {eq}.",
     ),
-    Clause(
-        "things.sell",
+    middle(
         T,
-        "money",
+        "sell",
         "c=2..9",
         ("{He} sells all of the {items} for ${c} each.", "All of the {items} are sold at a price of ${c} each."),
-        ("money = v * c -> The sale brings {eq} dollars.",),
-        150,
+        "money = v * c -> The sale brings {eq} dollars.",
+        to="money",
+        most=150,
     ),
-    Clause(
-        "things.sell_packs",
+    middle(
         T,
-        "money",
+        "sell_packs",
         "d|v c=3..12",
         ("{He} sells all of the {items} in packs of {d}, and each pack costs ${c}.",),
-        ("sets = v / d -> There are {eq} packs.", "money = sets * c -> The packs bring {eq} dollars."),
-        360,
+        "sets = v / d -> There are {eq} packs.",
+        "money = sets * c -> The packs bring {eq} dollars.",
+        to="money",
+        most=360,
     ),
 )
 
 CLOSERS = (
-    _closer("now", "", ("How many {items} does {N} have now?", "How many {items} does {he} have in the end?")),
-    _closer(
+    closer(T, "now", "", ("How many {items} does {N} have now?", "How many {items} does {he} have in the end?")),
+    closer(
+        T,
         "share",
         "d|v",
         (
@@ -320,7 +341,8 @@ CLOSERS = (
         "each = v / d -> Each gets {eq}.",
         most=480,
     ),
-    _closer(
+    closer(
+        T,
         "bags",
         "d|v",
         (
@@ -330,7 +352,8 @@ CLOSERS = (
         "bags = v / d -> {He} fills {eq} bags.",
         most=480,
     ),
-    _closer(
+    closer(
+        T,
         "need",
         "t>v",
         (
@@ -339,19 +362,22 @@ CLOSERS = (
         ),
         "need = t - v -> {N} needs {eq} more.",
     ),
-    _closer(
+    closer(
+        T,
         "compare",
         "c<v",
         ("{M}'s {relative} has {c} {items}. How many more {items} does {N} have?",),
         "more = v - c -> The difference is {eq}.",
     ),
-    _closer(
+    closer(
+        T,
         "behind",
         "t>v",
         ("The record at the {place} is {t} {items}. How many {items} is {N} behind the record?",),
         "behind = t - v -> {N} is {eq} behind.",
     ),
-    _closer(
+    closer(
+        T,
         "together",
         "c=5..80",
         (
@@ -360,14 +386,16 @@ CLOSERS = (
         ),
         "both = v + c -> Together that is {eq}.",
     ),
-    _closer(
+    closer(
+        T,
         "weigh",
         "c=2..9",
         ("Each of the {items} weighs {c} ounces. How many ounces do all of {his} {items} weigh?",),
         "weight = v * c -> They weigh {eq} ounces.",
         most=150,
     ),
-    _closer(
+    closer(
+        T,
         "last",
         "d|v",
         (

@@ -2,21 +2,137 @@
 
 from __future__ import annotations
 
-SHE = (
-    "Anna Maria Lily Emma Sofia Grace Ruth Nora Mia Ella Zoe Amy Kate Lucy Julia Rosa Hana Priya Ines Leila "
-    "Tara Wendy Olga Carla Dina Fatima Gina Helen Irene Jane Mei Aisha"
-).split()
-HE = (
-    "Tom Ben Sam Leo Max Jack Omar Paul Adam Luke Eric Noah Ivan Hugo Carlos Peter Ravi Kofi Diego Felix "
-    "George Henry Ken Liam Mark Oscar Rob Simon Victor Yusuf Andre Finn"
-).split()
+SHE = [
+    "Anna",
+    "Maria",
+    "Lily",
+    "Emma",
+    "Sofia",
+    "Grace",
+    "Ruth",
+    "Nora",
+    "Mia",
+    "Ella",
+    "Zoe",
+    "Amy",
+    "Kate",
+    "Lucy",
+    "Julia",
+    "Rosa",
+    "Hana",
+    "Priya",
+    "Ines",
+    "Leila",
+    "Tara",
+    "Wendy",
+    "Olga",
+    "Carla",
+    "Dina",
+    "Fatima",
+    "Gina",
+    "Helen",
+    "Irene",
+    "Jane",
+    "Mei",
+    "Aisha",
+]
+HE = [
+    "Tom",
+    "Ben",
+    "Sam",
+    "Leo",
+    "Max",
+    "Jack",
+    "Omar",
+    "Paul",
+    "Adam",
+    "Luke",
+    "Eric",
+    "Noah",
+    "Ivan",
+    "Hugo",
+    "Carlos",
+    "Peter",
+    "Ravi",
+    "Kofi",
+    "Diego",
+    "Felix",
+    "George",
+    "Henry",
+    "Ken",
+    "Liam",
+    "Mark",
+    "Oscar",
+    "Rob",
+    "Simon",
+    "Victor",
+    "Yusuf",
+    "Andre",
+    "Finn",
+]
 
-THINGS = (
-    "apple orange pear peach lemon mango cookie muffin cupcake candle sticker marble button bead shell stone "
-    "pencil pen crayon notebook book card stamp coin badge balloon ribbon flower rose tulip egg tomato potato "
-    "carrot onion pepper walnut bottle cup plate spoon towel sock scarf hat toy puzzle postcard photo magnet "
-    "brick tile bolt screw battery lamp kite doll block leaf"
-).split()
+THINGS = [
+    "apple",
+    "orange",
+    "pear",
+    "peach",
+    "lemon",
+    "mango",
+    "cookie",
+    "muffin",
+    "cupcake",
+    "candle",
+    "sticker",
+    "marble",
+    "button",
+    "bead",
+    "shell",
+    "stone",
+    "pencil",
+    "pen",
+    "crayon",
+    "notebook",
+    "book",
+    "card",
+    "stamp",
+    "coin",
+    "badge",
+    "balloon",
+    "ribbon",
+    "flower",
+    "rose",
+    "tulip",
+    "egg",
+    "tomato",
+    "potato",
+    "carrot",
+    "onion",
+    "pepper",
+    "walnut",
+    "bottle",
+    "cup",
+    "plate",
+    "spoon",
+    "towel",
+    "sock",
+    "scarf",
+    "hat",
+    "toy",
+    "puzzle",
+    "postcard",
+    "photo",
+    "magnet",
+    "brick",
+    "tile",
+    "bolt",
+    "screw",
+    "battery",
+    "lamp",
+    "kite",
+    "doll",
+    "block",
+    "leaf",
+]
 IRREGULAR = {
     "peach": "peaches",
     "mango": "mangoes",
@@ -29,19 +145,89 @@ IRREGULAR = {
     "child": "children",
 }
 # Nouns that name other quantities; as things they appear only in `wide` draws.
-UNITS = "ticket page letter chair car lawn lap song mile liter minute dollar child team".split()
-BOXES = "box bag basket crate jar tray packet bucket drawer carton".split()
-RELATIVES = "mother father sister brother aunt uncle cousin grandmother grandfather neighbor teacher friend".split()
-DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-PLACES = (
-    "market park school library beach garden farm museum station shop kitchen office village harbor club camp "
-    "playground bakery theater castle"
-).split()
-TREATS = (
-    "bicycle camera guitar jacket tent watch skateboard telescope drum radio backpack blanket globe lantern".split()
-)
-TOWNS = "Oakville Riverton Ashford Milltown Hillside Lakewood Easton Brookfield Fairview Stonebridge".split()
-HOBBIES = "piano violin chess drawing dancing singing spelling knitting swimming juggling".split()
+UNITS = [
+    "ticket",
+    "page",
+    "letter",
+    "chair",
+    "car",
+    "lawn",
+    "lap",
+    "song",
+    "mile",
+    "liter",
+    "minute",
+    "dollar",
+    "child",
+    "team",
+]
+BOXES = ["box", "bag", "basket", "crate", "jar", "tray", "packet", "bucket", "drawer", "carton"]
+RELATIVES = [
+    "mother",
+    "father",
+    "sister",
+    "brother",
+    "aunt",
+    "uncle",
+    "cousin",
+    "grandmother",
+    "grandfather",
+    "neighbor",
+    "teacher",
+    "friend",
+]
+DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+PLACES = [
+    "market",
+    "park",
+    "school",
+    "library",
+    "beach",
+    "garden",
+    "farm",
+    "museum",
+    "station",
+    "shop",
+    "kitchen",
+    "office",
+    "village",
+    "harbor",
+    "club",
+    "camp",
+    "playground",
+    "bakery",
+    "theater",
+    "castle",
+]
+TREATS = [
+    "bicycle",
+    "camera",
+    "guitar",
+    "jacket",
+    "tent",
+    "watch",
+    "skateboard",
+    "telescope",
+    "drum",
+    "radio",
+    "backpack",
+    "blanket",
+    "globe",
+    "lantern",
+]
+TOWNS = [
+    "Oakville",
+    "Riverton",
+    "Ashford",
+    "Milltown",
+    "Hillside",
+    "Lakewood",
+    "Easton",
+    "Brookfield",
+    "Fairview",
+    "Stonebridge",
+]
+HOBBIES = ["piano", "violin", "chess", "drawing", "dancing", "singing", "spelling", "knitting", "swimming", "juggling"]
 
 # Phrases that end a clause; the empty one is most common.
 TAILS = (
