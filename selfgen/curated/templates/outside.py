@@ -26,7 +26,7 @@ NEW = (
         "a=5..40 b=5..40",
         (
             "The garden of {N} is a rectangle, {a} feet long and {b} feet wide. {He} puts a fence around all four sides. "
-            "How many feet of fence does {he} need?"
+            "How many feet of fence does {he} need?",
         ),
         ("side = a + b -> Length and width are {eq}.", "fence = side * 2 -> All sides are {eq}."),
     ),
@@ -50,7 +50,7 @@ NEW = (
         (
             "{N} does not remember how many {items} {he} had on {day}. {He} knows that {he} gave away {c} of them and that "
             "{k} {items} were left, which {he} then doubled. How many {items} did {he} have on {day} and in the end, "
-            "added together?"
+            "added together?",
         ),
         (
             "before = c + k -> On the first day there were {eq}.",
@@ -65,7 +65,7 @@ NEW = (
         "a=2..6 b=2..7 c=2..6 d=2..7",
         (
             "At the {place} {N} buys {a} {items} for ${b} each and {c} {others} for ${d} each. {He} pays with a $100 bill. "
-            "How many dollars does {he} get back?"
+            "How many dollars does {he} get back?",
         ),
         (
             "one = a * b -> The {items} cost {eq} dollars.",
@@ -81,7 +81,7 @@ NEW = (
         "a=4..15 b=4..15 c=3..9",
         (
             "{N} makes {a} {items} an hour, and {M} makes {b} {items} an hour. They work side by side for {c} hours. "
-            "How many {items} do they make?"
+            "How many {items} do they make?",
         ),
         ("rate = a + b -> In an hour they make {eq}.", "made = rate * c -> In {c} hours they make {eq}."),
     ),
@@ -92,7 +92,7 @@ NEW = (
         "a=2..6 b=2..6 k=3..12",
         (
             "For every {a} {items} that {M} has, {N} has {b}. {M} has exactly {k} groups of {a} {items}. How many {items} "
-            "do they have together?"
+            "do they have together?",
         ),
         ("group = a + b -> Each group has {eq}.", "all = group * k -> Together they have {eq}."),
     ),

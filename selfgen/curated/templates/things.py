@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from selfgen.curated.templates.engine import closer, middle, opener
+from functools import partial
 
-T = "things"
+from selfgen.curated.templates import engine
+
+opener = partial(engine.opener, "things")
+middle = partial(engine.middle, "things")
+closer = partial(engine.closer, "things")
 
 
 OPENERS = (
     opener(
-        T,
         "boxes",
         "a=3..12 b=4..20",
         (
@@ -19,7 +22,6 @@ OPENERS = (
         "bought = a * b -> The {boxes} hold {eq} {items}.",
     ),
     opener(
-        T,
         "daily",
         "a=4..20 b=3..12",
         (
@@ -29,7 +31,6 @@ OPENERS = (
         "collected = a * b -> In {b} days {he} gets {eq} {items}.",
     ),
     opener(
-        T,
         "two_days",
         "a=8..90 b=8..90",
         (
@@ -39,7 +40,6 @@ OPENERS = (
         "total = a + b -> {N} gets {eq} {items}.",
     ),
     opener(
-        T,
         "twice",
         "a=6..90",
         (
@@ -49,7 +49,6 @@ OPENERS = (
         "twice = a * 2 -> {N} has {eq} {items}.",
     ),
     opener(
-        T,
         "times",
         "a=5..25 k=3..8",
         (
@@ -59,7 +58,6 @@ OPENERS = (
         "times = a * k -> {N} has {eq} {items}.",
     ),
     opener(
-        T,
         "gift",
         "a=8..99 b=5..60",
         (
@@ -69,7 +67,6 @@ OPENERS = (
         "total = a + b -> After the gift {he} has {eq} {items}.",
     ),
     opener(
-        T,
         "loose",
         "a=3..9 b=4..12 c=2..15",
         (
@@ -80,7 +77,6 @@ OPENERS = (
         "total = packed + c -> With the loose ones that is {eq}.",
     ),
     opener(
-        T,
         "two_kinds",
         "a=10..80 b=10..80",
         (
@@ -90,7 +86,6 @@ OPENERS = (
         "kinds = a + b -> Both kinds make {eq} {items}.",
     ),
     opener(
-        T,
         "shelves",
         "a=3..12 b=5..20",
         (
@@ -100,7 +95,6 @@ OPENERS = (
         "shelved = a * b -> The shelves hold {eq} {items}.",
     ),
     opener(
-        T,
         "start",
         "a=20..150",
         (
@@ -110,7 +104,6 @@ OPENERS = (
         ),
     ),
     opener(
-        T,
         "fewer",
         "a=25..120 b=3..20",
         (
@@ -120,7 +113,6 @@ OPENERS = (
         "fewer = a - b -> {N} has {eq} {items}.",
     ),
     opener(
-        T,
         "more_than",
         "a=10..90 b=3..40",
         (
@@ -130,7 +122,6 @@ OPENERS = (
         "has = a + b -> {N} has {eq} {items}.",
     ),
     opener(
-        T,
         "rows",
         "a=3..12 b=5..20",
         (
@@ -140,7 +131,6 @@ OPENERS = (
         "laid = a * b -> The rows have {eq} {items}.",
     ),
     opener(
-        T,
         "three_days",
         "a=5..50 b=5..50 c=5..50",
         (
@@ -151,7 +141,6 @@ OPENERS = (
         "total = first + c -> All three make {eq} {items}.",
     ),
     opener(
-        T,
         "per_hour",
         "a=5..20 b=2..9",
         (
@@ -161,14 +150,12 @@ OPENERS = (
         "made = a * b -> In {b} hours {he} makes {eq} {items}.",
     ),
     opener(
-        T,
         "dozen",
         "a=2..9",
         ("{N} orders {a} dozen {items}{tail}.", "{N} comes home with {a} dozen {items}{tail}."),
         "ordered = a * 12 -> {N} has {eq} {items}.",
     ),
     opener(
-        T,
         "half_of",
         "a=20..160/2",
         (
@@ -178,7 +165,6 @@ OPENERS = (
         "half = a / 2 -> {N} has {eq} {items}.",
     ),
     opener(
-        T,
         "inherit",
         "b=2..9 a=b*6..25",
         (
@@ -188,7 +174,6 @@ OPENERS = (
         "part = a / b -> {N} gets {eq} {items}.",
     ),
     opener(
-        T,
         "crop",
         "a=4..12 b=6..15",
         (
@@ -201,35 +186,30 @@ OPENERS = (
 
 MIDDLES = (
     middle(
-        T,
         "give",
         "c<v",
         ("{He} gives {c} {items} to {M}.", "Then {M} takes {c} of the {items}."),
         "left = v - c -> After giving, {eq} are left.",
     ),
     middle(
-        T,
         "lose",
         "c<v",
         ("On the way home {he} loses {c} {items}.", "Sadly, {c} of the {items} are lost on {day}."),
         "left = v - c -> After the loss, {eq} are left.",
     ),
     middle(
-        T,
         "buy",
         "c=5..60",
         ("Then {he} buys {c} more {items}.", "Later {he} gets {c} more {items} at the {place}."),
         "now = v + c -> With the new ones, {eq}.",
     ),
     middle(
-        T,
         "half",
         "",
         ("{He} gives half of the {items} to {his} {relative}.", "Half of the {items} are sent to {M}."),
         "left = v / 2 -> Half remain, {eq}.",
     ),
     middle(
-        T,
         "third",
         "",
         (
@@ -240,7 +220,6 @@ MIDDLES = (
         "left = v - lost -> That leaves {eq}.",
     ),
     middle(
-        T,
         "quarter",
         "",
         ("{He} hands a quarter of the {items} to {M}.", "One quarter of the {items} are too old and go to waste."),
@@ -248,7 +227,6 @@ MIDDLES = (
         "left = v - lost -> That leaves {eq}.",
     ),
     middle(
-        T,
         "friends",
         "c=2..9 d=2..8",
         (
@@ -259,7 +237,6 @@ MIDDLES = (
         "left = v - gave -> That leaves {eq}.",
     ),
     middle(
-        T,
         "packs",
         "c=2..9 d=3..12",
         (
@@ -270,7 +247,6 @@ MIDDLES = (
         "now = v + extra -> Together that is {eq}.",
     ),
     middle(
-        T,
         "double",
         "",
         (
@@ -281,7 +257,6 @@ MIDDLES = (
         most=400,
     ),
     middle(
-        T,
         "percent",
         "",
         ("Of the {items}, 20% are damaged, so {he} throws those away.", "{He} leaves 20% of the {items} with {M}."),
@@ -289,7 +264,6 @@ MIDDLES = (
         "left = v - lost -> That leaves {eq}.",
     ),
     middle(
-        T,
         "trade",
         "c<v d=2..30",
         (
@@ -300,7 +274,6 @@ MIDDLES = (
         "now = kept + d -> With the traded ones, {eq}.",
     ),
     middle(
-        T,
         "use_daily",
         "c=2..9 d=2..7",
         ("{He} uses {c} {items} a day for {d} days.", "For {d} days, {c} {items} are taken each day."),
@@ -308,7 +281,6 @@ MIDDLES = (
         "left = v - used -> That leaves {eq}.",
     ),
     middle(
-        T,
         "sell",
         "c=2..9",
         ("{He} sells all of the {items} for ${c} each.", "All of the {items} are sold at a price of ${c} each."),
@@ -317,7 +289,6 @@ MIDDLES = (
         most=150,
     ),
     middle(
-        T,
         "sell_packs",
         "d|v c=3..12",
         ("{He} sells all of the {items} in packs of {d}, and each pack costs ${c}.",),
@@ -329,9 +300,8 @@ MIDDLES = (
 )
 
 CLOSERS = (
-    closer(T, "now", "", ("How many {items} does {N} have now?", "How many {items} does {he} have in the end?")),
+    closer("now", "", ("How many {items} does {N} have now?", "How many {items} does {he} have in the end?")),
     closer(
-        T,
         "share",
         "d|v",
         (
@@ -342,7 +312,6 @@ CLOSERS = (
         most=480,
     ),
     closer(
-        T,
         "bags",
         "d|v",
         (
@@ -353,7 +322,6 @@ CLOSERS = (
         most=480,
     ),
     closer(
-        T,
         "need",
         "t>v",
         (
@@ -363,21 +331,18 @@ CLOSERS = (
         "need = t - v -> {N} needs {eq} more.",
     ),
     closer(
-        T,
         "compare",
         "c<v",
         ("{M}'s {relative} has {c} {items}. How many more {items} does {N} have?",),
         "more = v - c -> The difference is {eq}.",
     ),
     closer(
-        T,
         "behind",
         "t>v",
         ("The record at the {place} is {t} {items}. How many {items} is {N} behind the record?",),
         "behind = t - v -> {N} is {eq} behind.",
     ),
     closer(
-        T,
         "together",
         "c=5..80",
         (
@@ -387,7 +352,6 @@ CLOSERS = (
         "both = v + c -> Together that is {eq}.",
     ),
     closer(
-        T,
         "weigh",
         "c=2..9",
         ("Each of the {items} weighs {c} ounces. How many ounces do all of {his} {items} weigh?",),
@@ -395,7 +359,6 @@ CLOSERS = (
         most=150,
     ),
     closer(
-        T,
         "last",
         "d|v",
         (
