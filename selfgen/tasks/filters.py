@@ -17,9 +17,10 @@ from typing import TypeVar
 from selfgen.errors import DataError, YieldError
 from selfgen.params import FilterParams
 from selfgen.records import Candidate, Completion, Rejection, Task
+from selfgen.tasks.folding import fold
 from selfgen.tasks.label import Labelled, label_all
 from selfgen.tasks.normalise import normalise
-from selfgen.tasks.numberwords import fold, mentions
+from selfgen.tasks.numberwords import mentions
 from selfgen.tasks.overlap import DETECTORS, OverlapIndex
 from selfgen.tasks.reasons import REASONS
 from selfgen.tasks.sandbox import Sandbox

@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from selfgen.tasks.numberwords import fold, mentions
+from selfgen.tasks.folding import GLUE, fold
+from selfgen.tasks.numberwords import mentions
 
-_APOSTROPHES = re.compile("['\ue000]")
+_APOSTROPHES = re.compile(f"['{GLUE}]")
 _WORDS = re.compile(r"[^\W_]+(?:[./][0-9]+)?")
 _CAPITALISED = re.compile(r"[^\W\d_]+")
 _PRONOUNS = frozenset({"he", "she", "him", "her", "his", "hers", "himself", "herself"})

@@ -1,6 +1,6 @@
 """The one reader of numbers in prose: every number that a text states, in whatever spelling.
 
-`mentions("She bought twenty-one for $1,000.00")` finds 21 and 1000. A mention is a whole number token: the 18
+`mentions(fold("She bought twenty-one for $1,000.00"))` finds 21 and 1000. A mention is a whole number token: the 18
 in "180", "1.8", "18th", "B18" or "m^18" is part of another number or word and is none. Where English leaves two
 readings open ("twenty one-dollar bills", "1 000", "3 quarters"), the mention carries both values, because the
 caller that asks "is the answer in the text?" loses one candidate by a false yes and leaks a label by a false no.
@@ -12,12 +12,13 @@ one, expressions (36 / 2 with spaces), and vague plurals (hundreds of).
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
+
+from selfgen.tasks.folding import GLUE
 
 Value = int | Fraction
 
@@ -41,17 +42,6 @@ CURRENCIES = frozenset(_numbered("us usd rs inr eur gbp cad aud nzd sgd hk hkd n
 _STARTERS = frozenset({*UNITS, *TEENS, *TENS, *SCALES, "a", "an", "half", "quarter", "dozen"})
 MAX_DIGITS = 40  # a longer run is no label, and int() on a very long one is slow or refused
 
-_QUOTES = str.maketrans(
-    dict.fromkeys("\u2018\u2019\u201a\u201b\u02bc\u02b9\u00b4`\u2032", "'")
-    | dict.fromkeys("\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033", '"')
-    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2043\ufe58\ufe63\uff0d", "-")
-    | {"\u2044": "/", "\u2215": "/", "\u066b": ".", "\u066c": ",", "\u00d7": "*"}
-)
-_SUPERSCRIPTS = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
-_GLUE = "\ue000"  # private use: keeps "3\u00bd" apart from "33/4" and from "3 1/2"
-_FIXED_SPACE_GROUP = re.compile(r"(?<=\d)[\u00a0\u2000-\u200a\u202f\u205f\u3000](?=\d{3}(?!\d))")
-_BOLD = re.compile(r"(?<!\d)\*\*|\*\*(?!\d)")  # markdown, not the power in 2**3
-_LATEX_GROUP = re.compile(r"(?<=\d)(?:\{,\}|\\,|\\ )(?=\d{3}(?!\d))")
 _TOKEN = re.compile(r"(?:(?<![\w.])\.)?\d(?:[\d,.'_]*\d)?|[^\W\d_]+")
 _JOIN = re.compile(r"[\s-]+")
 _PLAIN = re.compile(r"\d+")
@@ -78,37 +68,9 @@ class _Token(NamedTuple):
     digits: bool
 
 
-def fold(text: str) -> str:
-    """One form for every way Unicode writes the same text: NFKC, lower case, plain digits, quotes, dashes, no accents.
-
-    Invisible characters go; a no-break or thin space inside a number becomes the thousands comma it stands for.
-    """
-    if "**" in text:
-        text = _BOLD.sub("", text)
-    if text.isascii():
-        return _LATEX_GROUP.sub(",", text).casefold() if "\\" in text or "{" in text else text.casefold()
-    text = _FIXED_SPACE_GROUP.sub(",", text)
-    out = []
-    for char in text:
-        category = unicodedata.category(char)
-        if category == "Cf":
-            continue
-        if category == "No":
-            if char in _SUPERSCRIPTS:
-                out.append("^")
-            elif out and out[-1].isdecimal() and "\u2044" in unicodedata.normalize("NFKC", char):
-                out.append(_GLUE)
-        elif category == "Nd":
-            char = str(unicodedata.decimal(char))
-        out.append(char)
-    text = unicodedata.normalize("NFKD", "".join(out).translate(_QUOTES))
-    text = "".join(c for c in text if unicodedata.category(c) != "Mn").translate(_QUOTES)
-    return _LATEX_GROUP.sub(",", unicodedata.normalize("NFKC", text).casefold())
-
-
 @lru_cache(maxsize=8)  # one problem is read by several filters in a row
 def mentions(folded: str) -> tuple[Mention, ...]:
-    """All numbers of a text that `fold` has seen, left to right, not overlapping."""
+    """All numbers of a folded text (folding.py), left to right, not overlapping."""
     tokens = [_Token(m.start(), m.end(), m[0], m[0][-1].isdigit()) for m in _TOKEN.finditer(folded)]
     found: list[Mention] = []
     reader = _Reader(folded, tokens)
@@ -179,15 +141,20 @@ class _Reader:
         if self.is_fraction(i):
             fraction = _ratio(values[0], _read_digits(tokens[j].text)[0][1][0])
             return [Mention(token.start, tokens[j].end, self.signed(i, [fraction]))], j + 1
-        mixes = values[0] > 0 and j < len(tokens) and (self.gap(j).isspace() or self.gap(j) in ("-", _GLUE))
+        mixes = values[0] > 0 and j < len(tokens) and (self.gap(j).isspace() or self.gap(j) in ("-", GLUE))
         if mixes and self.is_fraction(j):
-            whole, glue = values[0], self.gap(j) == _GLUE
+            whole, glue = values[0], self.gap(j) == GLUE
             part = _ratio(_read_digits(tokens[j].text)[0][1][0], _read_digits(tokens[j + 1].text)[0][1][0])
             values = [_exact(whole + part)] if glue else [_exact(whole + part), whole]
             return [Mention(token.start, tokens[j + 1].end, self.signed(i, values))], j + 2
         if _PLAIN.fullmatch(token.text) and len(token.text) <= 3 and token.text[0] != "0":
             joined, parts = token.text, list(values)
-            while j < len(tokens) and re.fullmatch(r"\d{3}", tokens[j].text) and self.gap(j) == " ":
+            while (
+                j < len(tokens)
+                and len(joined) <= MAX_DIGITS
+                and re.fullmatch(r"\d{3}", tokens[j].text)
+                and self.gap(j) == " "
+            ):
                 joined, parts, end, j = joined + tokens[j].text, [*parts, int(tokens[j].text)], tokens[j].end, j + 1
             if len(parts) > 1:
                 return [Mention(token.start, end, self.signed(i, [int(joined), *parts]))], j
@@ -313,7 +280,7 @@ class _Reader:
         """Scale words after digits, decimals in words, dozens and fractions after a number that ends before token j."""
         word = self.word(j)
         if not in_words:
-            while (scale := SCALES.get((word or "").removesuffix("s"))) is not None:
+            while (scale := SCALES.get((word or "").removesuffix("s"))) is not None and values[0] < 10**MAX_DIGITS:
                 values, end, j = [_exact(v * scale) for v in values], self.tokens[j].end, j + 1
                 word = self.word(j)
         if word == "point" and self.word(j + 1) in UNITS:
@@ -378,10 +345,10 @@ def _read_digits(text: str) -> list[tuple[str, tuple[Value, ...]]]:
     """The numbers in one cluster of digits and separators, each with its possible values.
 
     One entry for a number ("1,000.50", "18.0", "1.000"); several for a list without blanks ("1,2,3");
-    none for what is no number ("192.168.1.1", or more than MAX_DIGITS digits).
+    none for what is no number ("192.168.1.1", or a run of more than MAX_DIGITS).
     """
     if len(text) > MAX_DIGITS:
-        return []
+        return [p for part in re.split("[,'_]+", text) if 0 < len(part) <= MAX_DIGITS for p in _read_digits(part)]
     if _PLAIN.fullmatch(text):
         return [(text, (int(text),))]
     if _GROUPED.fullmatch(text) or _INDIAN.fullmatch(text):

@@ -21,9 +21,11 @@ _TENS = tuple("twenty thirty forty fifty sixty seventy eighty ninety".split())  
 _SPELLED = (*_SMALL, *_TEENS, *(t + u for t in _TENS for u in ("", *(f"-{s}" for s in _SMALL[1:10]))))
 _SPELLED_NUMBER = re.compile(r"(?<![\w-])(" + "|".join(_SMALL[2:]) + r")(?![\w-])")
 
+# The last line's are also words, which a detector may take for words.
 NEW_NAMES = (  # noqa: SIM905
     "Aditi Bjorn Camila Darius Elif Farrukh Greta Hamza Ingrid Jomo Katya Lucho Mireille Nkechi Oksana Paolo Quyen "
-    "Rashid Sinead Tadeo Ulrike Vikram Wanjiru Ximena Yusuf Zainab"
+    "Rashid Sinead Tadeo Ulrike Vikram Wanjiru Ximena Yusuf Zainab "
+    "Grace Hope June Mark Rose Will"
 ).split()
 
 SYNONYMS = (

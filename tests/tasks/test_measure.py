@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from selfgen.cli import cli
 from selfgen.records import CuratedRow, Task, write_jsonl
 from selfgen.tasks import measure
-from selfgen.tasks.numberwords import fold, mentions
+from selfgen.tasks.folding import fold
+from selfgen.tasks.numberwords import mentions
 from selfgen.tasks.overlap import OverlapIndex
 from selfgen.tasks.plants import KINDS, Names, plant
 

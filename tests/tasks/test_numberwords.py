@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import time
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selfgen.tasks.numberwords import fold, mentions
+from selfgen.tasks.folding import fold
+from selfgen.tasks.numberwords import mentions
 
 ONES = [
     *[
@@ -339,3 +341,33 @@ def test_folding_unifies_unicode():
     assert fold("Caf\u00e9 \u201cX\u201d \u2014 it\u2019s") == 'cafe "x" - it\'s'
     assert fold("Stra\u00dfe") == fold("STRASSE")
     assert fold("\ufb01ve") == "five"
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "million ",
+        "5 million ",
+        "hundred ",
+        "100 000 ",
+        "000 ",
+        "1,",
+        "1,000,",
+        "1.",
+        "1/2 ",
+        "dozen ",
+        "two and a half ",
+        "point five ",
+        *("twenty ", "one-", "9", "minus ", "-", "$", "\u200b1", "\u00bd", "**", "thousand and one ", "5 k", "'1_"),
+    ],
+)
+def test_endless_repetition_is_read_quickly_and_quietly(piece: str):
+    text = "So " + piece * 3000
+    started = time.perf_counter()
+    found = mentions(fold(text))
+    assert time.perf_counter() - started < 5  # a few hundredths of a second where nothing else runs
+    assert all(len(str(value)) < 200 for mention in found for value in mention.values)
+
+
+def test_a_long_list_without_blanks_hides_nothing():
+    assert 77 in values(",".join(str(n) for n in range(60, 90)))
