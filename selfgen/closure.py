@@ -39,8 +39,13 @@ def _module_file(root: Path, name: str) -> Path | None:
     return None
 
 
-def _imported(tree: ast.Module, package: str) -> Iterable[str]:
-    """Dotted names that a module may import: statements anywhere in it, and "module:attribute" strings."""
+@cache
+def _imported(tree: ast.Module, package: str) -> tuple[str, ...]:
+    """Dotted names that a module may import, by statements anywhere in it. Trees are told apart by identity."""
+    return tuple(_imports(tree, package))
+
+
+def _imports(tree: ast.Module, package: str) -> Iterable[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -96,9 +101,20 @@ def code_hash(path: str | Path) -> str:
     """sha256 of a Python file's syntax tree without docstrings, or of another file's bytes."""
     path = Path(path)
     if path.suffix != ".py":
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    tree = _without_docstrings(ast.parse(path.read_text(encoding="utf-8")))
+        state = path.stat()
+        return _bytes_hash(path, state.st_mtime_ns, state.st_size)
+    return _source_hash(path.read_text(encoding="utf-8"))
+
+
+@cache
+def _source_hash(source: str) -> str:
+    tree = _without_docstrings(ast.parse(source))
     return hashlib.sha256(ast.dump(tree, annotate_fields=False).encode()).hexdigest()
+
+
+@cache
+def _bytes_hash(path: Path, modified: int, size: int) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def data_files(modules: Iterable[Path], root: str | Path = ".") -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -125,9 +126,18 @@ class Run:
         return OverlapIndex.build(self.test_rows)
 
 
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """libyaml's loader where it is there, since dvc.lock is long; reads `1e-08` as DVC does, as a number (YAML 1.2)."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
 def load_yaml(path: Path) -> Any:
-    """A YAML file, with libyaml where it is there: dvc.lock is long."""
-    return yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    """A YAML file as DVC reads it."""
+    return yaml.load(path.read_text(encoding="utf-8"), _Loader)
 
 
 def broken(message: str) -> VerifyError:
