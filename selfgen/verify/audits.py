@@ -99,6 +99,7 @@ def feasibility(run: Run) -> str:
 
     timings = {}
     for arm in run.arms:
+        run.require(f"data/pilot/{arm}/pilot.json")
         name = f"data/pilot/{arm}/timing.json"
         if not (run.root / name).exists():
             raise NotHere(f"{name} is volatile and was left out")
