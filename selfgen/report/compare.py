@@ -48,8 +48,12 @@ def at_revision(root: Path, revision: str) -> Iterator[Run]:
 
     try:
         from dvc.api import DVCFileSystem
+        from dvc.repo import Repo
+        from dvc.scm import resolve_rev
 
-        files = DVCFileSystem(str(root), rev=revision)
+        with Repo(str(root)) as repo:
+            commit = resolve_rev(repo.scm, revision)  # the file system would take an unknown revision for an empty one
+        files = DVCFileSystem(str(root), rev=commit)
         with tempfile.TemporaryDirectory(prefix="selfgen-compare-") as folder:
             copy = Path(folder)
             for part in _PARTS:
