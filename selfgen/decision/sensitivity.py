@@ -97,7 +97,7 @@ def criterion_sensitivity(rows: Paired, criterion: Any, alpha: float) -> dict[st
             "p_two_sided": paired.mcnemar(wins, losses),
         }
     entry["intervals"] = [
-        {"method": name, "lower": lower, "upper": upper, "would_say": _say(lower, upper, float(criterion.margin))}
+        {"method": name, "lower": lower, "upper": upper, "would_say": would_say(lower, upper, float(criterion.margin))}
         for name, (lower, upper) in sorted(intervals.items())
     ]
     return entry
@@ -132,7 +132,8 @@ def discordant_counts(rows: Paired, first: str, second: str) -> tuple[int, int]:
     return int((a & ~b).sum()), int((b & ~a).sum())
 
 
-def _say(lower: float, upper: float, margin: float) -> str:
+def would_say(lower: float, upper: float, margin: float) -> str:
+    """The verdict an interval would give by the registered rule: a bound that equals the margin decides nothing."""
     if lower > upper:  # an empty interval, which a running intersection can leave, says nothing
         return INCONCLUSIVE
     return VALIDATED if lower > margin else FAILED if upper < margin else INCONCLUSIVE

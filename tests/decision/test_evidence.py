@@ -58,3 +58,10 @@ def test_no_value_is_an_empty_list_and_values_outside_the_bounds_are_refused():
         e_values([1.5], 0.0, -1, 1)
     with pytest.raises(ValueError):
         e_values([0.5], 1.0, -1, 1)
+
+
+def test_stakes_are_scaled_by_the_distance_from_the_margin_to_the_far_bound():
+    # margin -.5 in [-1, 1], Y = .5: above: 1 + mean(g) * 1 / .5 = 2; below: 1 - mean(g) * 1 / 1.5 = 2/3
+    above, below = e_values([0.5], -0.5, -1.0, 1.0)
+    assert above == pytest.approx([2.0])
+    assert below == pytest.approx([2 / 3])

@@ -76,3 +76,20 @@ def test_a_missing_ledger_is_a_new_one_and_an_empty_file_is_not(tmp_path):
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(DataError, match="empty ledger"):
         ledger.read(tmp_path / "empty.jsonl")
+
+
+def reseal(line, **change):
+    entry = ledger.Entry(**(json.loads(line) | change))
+    return json.dumps(vars(entry.sealed()))
+
+
+def test_an_edited_line_with_its_hash_made_anew_breaks_the_line_after_it(book):
+    rewrite(book, lambda lines: [*lines[:2], reseal(lines[2], content=seed(1, value=0.9)), *lines[3:]])
+    with pytest.raises(DataError, match=":4: the chain is broken"):
+        ledger.read(book)
+
+
+def test_a_wrong_line_number_is_found_even_under_a_valid_hash(book):
+    rewrite(book, lambda lines: [*lines[:3], reseal(lines[3], index=7)])
+    with pytest.raises(DataError, match=":4: the chain is broken"):
+        ledger.read(book)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from selfgen.decision import pair
-from selfgen.decision.sensitivity import difference_arms, discordant_counts, sensitivity
+from selfgen.decision.bounded import betting
+from selfgen.decision.paired import tango_interval
+from selfgen.decision.sensitivity import difference_arms, discordant_counts, sensitivity, would_say
 from selfgen.errors import DataError
 from tests.decision.rules import REGISTERED, rows
 
@@ -80,3 +82,21 @@ def test_equal_arms_and_a_single_item_do_not_break_it():
     assert sensitivity(same, REGISTERED)["criteria"][0]["mcnemar"]["p_two_sided"] == 1.0
     one = pair({arm: rows(1, 1) for arm in ("base", "rl_gsm8k", "rl_selfgen")})
     sensitivity(one, REGISTERED)
+
+
+def test_intervals_are_the_library_s_at_the_simultaneous_level(paired):
+    first = sensitivity(paired, REGISTERED)["criteria"][0]
+    wins, losses = discordant_counts(paired, "rl_selfgen", "rl_gsm8k")
+    shown = {i["method"]: (i["lower"], i["upper"]) for i in first["intervals"]}
+    assert shown["tango"] == pytest.approx(tango_interval(wins, losses, N, 0.025), abs=1e-9)
+    values = paired.values({"rl_selfgen": 1, "rl_gsm8k": -1})
+    assert shown["betting"] == pytest.approx(betting(values, -1, 1, 0.025), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "said"),
+    [(0.1, 0.2, "validated"), (-0.2, -0.1, "failed"), (-0.1, 0.1, "inconclusive"), (0.0, 0.1, "inconclusive"),
+     (0.2, 0.1, "inconclusive")],
+)  # fmt: skip
+def test_an_interval_says_what_the_rule_would_and_an_empty_one_nothing(lower, upper, said):
+    assert would_say(lower, upper, 0.0) == said
