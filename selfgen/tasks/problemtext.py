@@ -68,6 +68,10 @@ _ASKS: Final = re.compile(
     r"\b(?:find out|to (?:find|determine|calculate))\b",
     re.IGNORECASE,
 )
+_ENDS_IN_REQUEST: Final = re.compile(
+    r"(?:^|[.!;,]\s+)(?:then\s+)?(?:find|calculate|determine|compute|evaluate|work out|figure out)\b[^.!]*[.!]\W*$",
+    re.IGNORECASE,
+)
 _NAMES_PROBLEM: Final = re.compile(r"\b(?:problem|question|puzzle|exercise)\b", re.IGNORECASE)
 _ANNOUNCED: Final = re.compile(r"\b(?:problem|question|function|python|code|solution)\b", re.IGNORECASE)
 _NAMES_CODE: Final = re.compile(r"\b(?:function|code|solution|solve[sd]?|python|program|answer)\b", re.IGNORECASE)
@@ -127,7 +131,7 @@ def bodies(prose: list[str]) -> list[Body]:
             reading = False
         elif not _content(lines) and _is_talk(bare):
             continue
-        elif _asked(lines) and not _continues(line):
+        elif _asked(lines) and not _continues(line, lines[-1]):
             reading = False
         else:
             lines.append(line)
@@ -200,15 +204,15 @@ def _content(lines: list[str] | tuple[str, ...]) -> bool:
 
 
 def _asked(lines: list[str]) -> bool:
-    """True once the question was put: with a question mark, or as a request in a paragraph that has ended."""
-    if any("?" in line for line in lines):
-        return True
-    return bool(lines) and not lines[-1] and bool(_ASKS.search(" ".join(lines)))
+    """True once the question was put: with a question mark, or as a request that ends its line or its paragraph."""
+    if not lines or any("?" in line for line in lines):
+        return bool(lines)
+    return bool(_ASKS.search(" ".join(lines)) if not lines[-1] else _ENDS_IN_REQUEST.search(lines[-1]))
 
 
-def _continues(line: str) -> bool:
+def _continues(line: str, before: str) -> bool:
     """After the question was asked, only another question or a wrapped line still belongs to the problem."""
-    return "?" in line or line[:1].islower()
+    return "?" in line or (line[:1].islower() and bool(before) and not re.search(r"[.?!]\W*$", before))
 
 
 def _trim(lines: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -357,6 +358,35 @@ def test_without_a_problem_before_the_code_there_is_no_problem(text: str) -> Non
 def test_stories_that_sound_like_talk_about_problems_survive(problem: str) -> None:
     for text in (f"Problem: {problem}\n\n{BLOCK}", f"{problem}\n\n{BLOCK}"):
         assert parsed(text).problem.split() == problem.split()
+
+
+FORMS = [
+    "{problem}\n\n{block}",
+    "Problem: {problem}\nSolution:\n{block}",
+    "**Problem:**\n{problem}\n\n**Solution:**\n{block}",
+    "Sure, here's a word problem:\n\n{problem}\n\nHere's the Python function:\n{block}",
+]
+
+
+@pytest.fixture(scope="module")
+def questions(gsm8k_dir: Path) -> list[tuple[str, str]]:
+    """Question and worked solution of every GSM8K test problem: real stories, written by people."""
+    rows = map(json.loads, (gsm8k_dir / "test.jsonl").read_text(encoding="utf-8").splitlines())
+    return [(row["question"], re.sub(r"<<.*?>>", "", row["answer"]).replace("####", "The answer is")) for row in rows]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_real_story_is_cut_or_mistaken_for_talk(questions: list[tuple[str, str]], form: str) -> None:
+    for question, _ in questions:
+        assert parsed(form.format(problem=question, block=BLOCK)).problem.split() == question.split()
+
+
+@pytest.mark.parametrize("form", ["{problem}\n\n{solution}\n\n{block}", "Problem: {problem}\n{solution}\n{block}"])
+def test_unlabelled_explanations_are_cut_from_real_stories(questions: list[tuple[str, str]], form: str) -> None:
+    results = [
+        parsed(form.format(problem=q, solution=s, block=BLOCK)).problem.split() == q.split() for q, s in questions
+    ]
+    assert sum(results) >= 0.995 * len(results)
 
 
 @settings(max_examples=300, deadline=None)
