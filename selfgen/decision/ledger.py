@@ -88,7 +88,7 @@ def append(path: Path, plan: Mapping[str, Any], seeds: Sequence[Mapping[str, Any
         before = known.get(seed["seed"])
         if before is None:
             entries.append(Entry(len(entries), "seed", dict(seed), entries[-1].hash).sealed())
-            known[seed["seed"]] = seed
+            known[seed["seed"]] = dict(seed)
             new += 1
         elif before["rows"] != seed["rows"]:
             raise DataError(

@@ -11,6 +11,7 @@ Assumes: independent seeds, values near normal over seeds; the items are fixed (
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +49,9 @@ def distinct(runs: Sequence[SeedRun]) -> tuple[list[SeedRun], list[str]]:
     """
     if not runs:
         raise DataError("no seeds: no experiment has evaluation rows; run `dvc exp run --queue -S 'seed=0,1,2,3,4'`")
-    first, by_seed, notes = runs[0], dict[int, SeedRun](), list[str]()
+    first = runs[0]
+    by_seed: dict[int, SeedRun] = {}
+    notes: list[str] = []
     for run in runs:
         if key := _difference(first.params, run.params):
             raise DataError(
@@ -193,8 +196,6 @@ def warning(count: int) -> str | None:
 
 def ledger_plan(runs: Sequence[SeedRun], rule: Any) -> dict[str, Any]:
     """The first line of a ledger: what every seed in it must share."""
-    import hashlib
-
     shared = {k: v for k, v in runs[0].params.items() if k not in _MAY_DIFFER}
     return {
         "alpha": float(rule.alpha),
