@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from selfgen.embedded import external, rest
 from selfgen.embedded.engine import Engine
@@ -25,6 +26,59 @@ from selfgen.embedded.sessions import ClientSession
 
 BODY_LIMIT = 64 << 20
 POLL_SECONDS = 30.0
+HEALTH = "/api/v1/healthz"
+
+
+class Guard:
+    """ASGI middleware: the key, and the size of a request's body, declared or streamed, before anything reads it."""
+
+    def __init__(self, app: ASGIApp, key: str) -> None:
+        self.app = app
+        self.key = key.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        path = scope["path"]
+        open_path = path == HEALTH or path.startswith(external.PREFIX)
+        if not open_path and not hmac.compare_digest(headers.get(b"x-api-key", b""), self.key):
+            await refusal("wrong or missing API key (TINKER_API_KEY)", 401)(scope, receive, send)
+            return
+        too_large = refusal(f"request larger than {BODY_LIMIT >> 20} MiB", 413)
+        declared = headers.get(b"content-length", b"0")
+        if not declared.isdigit() or int(declared) > BODY_LIMIT:
+            await too_large(scope, receive, send)
+            return
+        if b"content-length" in headers:
+            await self.app(scope, receive, send)
+            return
+        # No declared length: collect the body here, within the limit.
+        body = bytearray()
+        more = headers.get(b"transfer-encoding") is not None
+        while more:
+            message = await receive()
+            if message["type"] != "http.request":
+                return
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > BODY_LIMIT:
+                await too_large(scope, receive, send)
+                return
+        if headers.get(b"transfer-encoding") is None:
+            await self.app(scope, receive, send)
+            return
+        replies = iter([{"type": "http.request", "body": bytes(body), "more_body": False}])
+
+        async def replay() -> Message:
+            return next(replies, None) or await receive()
+
+        await self.app(scope, replay, send)
+
+
+def refusal(message: str, status: int) -> Response:
+    return rest.json_response({"detail": message, "error": message}, status)
 
 
 def create_app(engine: Engine, key: str) -> FastAPI:
@@ -42,18 +96,9 @@ def create_app(engine: Engine, key: str) -> FastAPI:
 
     @app.exception_handler(RequestError)
     async def refuse(_: Request, error: RequestError) -> Response:
-        return rest.json_response({"detail": error.message, "error": error.message}, error.status)
+        return refusal(error.message, error.status)
 
-    @app.middleware("http")
-    async def guard(request: Request, proceed: Any) -> Response:
-        path = request.url.path
-        if path != "/api/v1/healthz" and not path.startswith(external.PREFIX):
-            given = request.headers.get("x-api-key", "")
-            if not hmac.compare_digest(given.encode(), server.key.encode()):
-                return rest.json_response({"detail": "wrong or missing API key (TINKER_API_KEY)"}, 401)
-        if int(request.headers.get("content-length") or 0) > BODY_LIMIT:
-            return rest.json_response({"detail": f"request larger than {BODY_LIMIT >> 20} MiB"}, 413)
-        return await proceed(request)
+    app.add_middleware(Guard, key=key)
 
     async def body_of(request: Request) -> dict[str, Any]:
         try:
@@ -148,7 +193,7 @@ def create_app(engine: Engine, key: str) -> FastAPI:
         server.promises.retrieved(promise)
         return Response(promise.body, media_type=promise.media_type)
 
-    @app.get("/api/v1/healthz")
+    @app.get(HEALTH)
     async def healthz() -> Response:
         return rest.json_response({"status": "ok"})
 

@@ -224,8 +224,9 @@ class Engine:
         metadata: Any,
         *,
         durable: bool = True,
+        recipients: list[str] | None = None,
     ) -> str:
-        """Write a checkpoint of a live run; returns its path."""
+        """Write a checkpoint of a live run; returns its path. `recipients` are age keys that its downloads go to."""
         live = self.live(run_id)
         run = live.run
         flat = run.flat.detach().cpu()
@@ -238,6 +239,7 @@ class Engine:
             "digest": digest(flat),
             "step": run.step,
             "user_metadata": metadata,
+            "recipients": recipients,
         }
         if kind == "weights":
             tensors = {**tensors, "optimizer.first": run.first, "optimizer.second": run.second}

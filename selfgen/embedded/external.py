@@ -52,14 +52,17 @@ def add_routes(app: FastAPI, server: Server, post: Callable[[str, Callable[[dict
         run_id, name = body["model_id"], server.named(body["path"])
         recipients = body.get("age_encryption_recipients") or []
         store.file(run_id, "external_weights", name)
-        metadata = {"age_encryption_recipients": recipients}
+        if recipients:
+            encrypt(b"", recipients)
 
         def finish(promise: Promise, path: str) -> None:
             promise.set_json({"path": path, "type": "save_weights_external"})
 
         return server.queue(
             f"{run_id}:{body.get('seq_id')}",
-            lambda: server.engine.save(run_id, "external_weights", name, body.get("ttl_seconds"), True, metadata),
+            lambda: server.engine.save(
+                run_id, "external_weights", name, body.get("ttl_seconds"), True, None, recipients=recipients
+            ),
             finish,
             model_id=run_id,
         )
@@ -99,12 +102,14 @@ def add_routes(app: FastAPI, server: Server, post: Callable[[str, Callable[[dict
 
 def recipients_of(meta: dict[str, Any]) -> list[str]:
     """The age recipients that an export was asked for."""
-    return (meta.get("user_metadata") or {}).get("age_encryption_recipients") or []
+    return meta.get("recipients") or []
 
 
 def encrypt(data: bytes, recipients: list[str]) -> bytes:
     """`data` encrypted to native age recipients."""
-    import pyrage
+    try:
+        import pyrage
 
-    keys = [pyrage.x25519.Recipient.from_str(text) for text in recipients]
-    return pyrage.encrypt(data, keys)
+        return pyrage.encrypt(data, [pyrage.x25519.Recipient.from_str(text) for text in recipients])
+    except Exception as error:  # not installed, or not a key
+        raise RequestError(f"age_encryption_recipients: {error}") from None

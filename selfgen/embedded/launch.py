@@ -136,6 +136,9 @@ def running_server(
         )
         listener.close()
         try:
+            # The caller needs the SDK next, and importing it takes as long as the child's start: do both at once.
+            with contextlib.suppress(ImportError):
+                import tinker  # noqa: F401
             wait_healthy(base_url, process, log)
             yield ServerInfo(base_url, key, process.pid)
         finally:

@@ -67,6 +67,14 @@ def sample_params(body: dict[str, Any], prompt: list[int], model: BaseModel) -> 
     return SampleParams(max_tokens, temperature, top_k, top_p, tokens, strings)
 
 
+def prompt_last(body: dict[str, Any], prompt: list[int]) -> int | None:
+    """How many tokens at the prompt's end to score; None means all."""
+    last = body.get("prompt_logprobs_last_n")
+    if last is not None and (type(last) is not int or not 1 <= last <= max(1, len(prompt) - 1)):
+        raise RequestError(f"prompt_logprobs_last_n must be from 1 to {len(prompt) - 1}, not {last!r}")
+    return last
+
+
 def info(run_id: str, run: dict[str, Any], model: BaseModel) -> dict[str, Any]:
     """GetInfoResponse. The tokenizer id is the folder itself, so that a client on this machine can load it."""
     return {

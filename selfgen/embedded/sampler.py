@@ -56,6 +56,7 @@ class SampleJob:
     adapter: Adapter | None
     done: Callable[[SampleJob, Exception | None], None]
     prompt_logprobs: bool = False
+    prompt_last: int | None = None
     topk_prompt: int = 0
     topk_sample: int = 0
     cancelled: bool = False
@@ -205,7 +206,8 @@ class Sampler:
         ids, tops = np.zeros((count, width), np.int32), np.full((count, width), -99999.0, np.float32)
         lora = self.stack([job.adapter]).bind([0]) if job.adapter is not None else no_lora
         rows = max(16, (8 << 20) // self.decoder.config.vocab_size)
-        for start in range(0, count - 1, rows):
+        begin = 0 if job.prompt_last is None else max(0, count - 1 - job.prompt_last)
+        for start in range(begin, count - 1, rows):
             stop = min(start + rows, count - 1)
             table = torch.log_softmax(self.decoder.logits(prompt.hidden[start:stop], lora), dim=-1)
             targets = torch.tensor(job.prompt[start + 1 : stop + 1], device=table.device).unsqueeze(1)

@@ -241,6 +241,7 @@ class Server:
             adapter=None,
             done=settle,
             prompt_logprobs=bool(body.get("prompt_logprobs")),
+            prompt_last=rest.prompt_last(body, prompt),
             topk_prompt=int(body.get("topk_prompt_logprobs") or 0),
             topk_sample=int(body.get("topk_sample_logprobs") or 0),
         )
