@@ -43,6 +43,7 @@ class Context:
     quarantined: frozenset[str] = frozenset()
     accepted_ids: set[str] = field(default_factory=set)
     accepted_texts: set[bytes] = field(default_factory=set)
+    out_of_band: dict[str, int] = field(default_factory=dict)  # right samples of tasks already sampled and rejected
 
 
 Rule = Callable[[Labelled, Context], Rejection | None]
@@ -119,20 +120,13 @@ def duplicate(row: Labelled, context: Context) -> Rejection | None:
 RULES: tuple[Rule, ...] = (answer_in_text, length, quarantined, overlaps, duplicate)
 
 
-def pass_rate(row: Labelled, completions: Sequence[Completion], rules: FilterParams, grade: Grade) -> Task | Rejection:
+def pass_rate(row: Labelled, correct: int, solutions: Sequence[str], rules: FilterParams) -> Task | Rejection:
     """Accept what the base model solves in min_correct to max_correct of n_samples attempts."""
-    n = rules.solve.n_samples
-    if len(completions) != n:
-        raise DataError(f"{row.candidate.id}: {len(completions)} samples came back where filter.solve.n_samples is {n}")
-    correct = sum(grade(c.text, row.label) for c in completions)
-    if correct < rules.solve.min_correct:
-        return reject(
-            row, "pass_rate_low", f"{correct} of {n} right, at least {rules.solve.min_correct} wanted", correct, n
-        )
-    if correct > rules.solve.max_correct:
-        return reject(
-            row, "pass_rate_high", f"{correct} of {n} right, at most {rules.solve.max_correct} wanted", correct, n
-        )
+    n, solve = rules.solve.n_samples, rules.solve
+    if correct < solve.min_correct:
+        return reject(row, "pass_rate_low", f"{correct} of {n} right, at least {solve.min_correct} wanted", correct, n)
+    if correct > solve.max_correct:
+        return reject(row, "pass_rate_high", f"{correct} of {n} right, at most {solve.max_correct} wanted", correct, n)
     return Task(
         id=task_id(row.problem, row.label),
         candidate_id=row.candidate.id,
@@ -142,7 +136,7 @@ def pass_rate(row: Labelled, completions: Sequence[Completion], rules: FilterPar
         label=row.label,
         n_correct=correct,
         n_samples=n,
-        solutions=tuple(c.text for c in completions),
+        solutions=tuple(solutions),
     )
 
 
@@ -201,7 +195,7 @@ def _run(
         if row is not None:
             judged = row if isinstance(row, Rejection) else first_rejection(row, context) or row
             pending.append(judged)
-            survivors += isinstance(judged, Labelled)
+            survivors += isinstance(judged, Labelled) and _unsampled(judged, context)
         missing = wanted - len(context.accepted_ids)
         full = survivors >= min(MAX_WINDOW, max(MIN_WINDOW, missing)) or len(pending) >= MAX_PENDING
         if not (full or batch_end or survivors == 0):
@@ -219,21 +213,42 @@ def _settle(
     pending: Sequence[Labelled | Rejection], context: Context, solve: Solve, grade: Grade
 ) -> Iterator[Task | Rejection]:
     """Sample a window's survivors, each text once, and judge its rows in order."""
-    unique: dict[str, Labelled] = {}
-    for row in pending:
-        if isinstance(row, Labelled):
-            unique.setdefault(row.problem, row)
-    samples = dict(zip(unique, solve(tuple(unique.values())), strict=True)) if unique else {}
+    unique = {row.problem: row for row in reversed(pending) if isinstance(row, Labelled) and _unsampled(row, context)}
+    asked = tuple(sorted(unique.values(), key=lambda row: row.candidate.index))
+    samples = dict(zip((row.problem for row in asked), solve(asked), strict=True)) if asked else {}
     for row in pending:
         if isinstance(row, Rejection):
             yield row
             continue
         # Asked again in order: an earlier row of this window may have been accepted meanwhile.
-        result = duplicate(row, context) or pass_rate(row, samples[row.problem], context.rules, grade)
-        if isinstance(result, Task):
-            context.accepted_ids.add(result.id)
-            context.accepted_texts.add(text_key(result.problem))
+        result: Task | Rejection | None = duplicate(row, context)
+        if result is None:
+            own, solutions = task_id(row.problem, row.label), tuple(c.text for c in samples.get(row.problem, ()))
+            correct = context.out_of_band.get(own)
+            if correct is None:
+                correct = _count_right(row, solutions, context.rules, grade)
+            result = pass_rate(row, correct, solutions, context.rules)
+            if isinstance(result, Task):
+                context.accepted_ids.add(own)
+                context.accepted_texts.add(text_key(result.problem))
+            else:
+                context.out_of_band[own] = correct
         yield result
+
+
+def _unsampled(row: Labelled, context: Context) -> bool:
+    """Whether samples must be asked for: a task that fell outside the band before falls outside it again."""
+    return task_id(row.problem, row.label) not in context.out_of_band
+
+
+def _count_right(row: Labelled, solutions: Sequence[str], rules: FilterParams, grade: Grade) -> int:
+    n = rules.solve.n_samples
+    if len(solutions) != n:
+        raise DataError(
+            f"{row.candidate.id}: {len(solutions)} samples came back where filter.solve.n_samples is {n}; "
+            "check that the service honours the number of samples asked for"
+        )
+    return sum(grade(text, row.label) for text in solutions)
 
 
 def text_key(problem: str) -> bytes:

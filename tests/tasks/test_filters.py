@@ -136,6 +136,22 @@ def test_twenty_to_a_hundred_and_twenty_words_are_inclusive(n_words: int, verdic
     assert reason_of(row, params(n_accept=1, min_words=20)) == verdict
 
 
+@pytest.mark.parametrize(
+    ("text", "label", "leaks"),
+    [
+        ("A farm has eighteen hens and 180 cows.", 18, True),
+        ("A farm has 180 hens and 1.8 tons of hay on the 18th day.", 18, False),
+        ("A pen costs $18.00 in this shop, a book twice that.", 18, True),
+        ("One thousand eight hundred fans came, half of them by bus.", 1800, True),
+        ("A pen costs 1,800 crowns in this shop, a book twice that.", 800, False),
+        ("It was −5 degrees at noon and nine degrees more at night.", -5, True),
+        ("It was 5 degrees at noon and nine degrees less at night.", -5, False),
+    ],
+)
+def test_the_label_may_not_stand_in_the_text_in_any_spelling(text: str, label: int, leaks: bool):
+    assert (reason_of(labelled(0, text, label), params(n_accept=1)) == "answer_in_text") == leaks
+
+
 def test_punctuation_standing_alone_is_no_word():
     assert filters.word_count("Tom - who is 5 - has $3 ... How much ?") == 8
 
@@ -267,6 +283,15 @@ def test_the_same_task_is_accepted_once_and_sampled_once():
         "accepted",
     ]
     assert solver.asked == [0, 3]
+
+
+def test_a_task_outside_the_band_is_sampled_once_however_often_it_comes_back():
+    easy = labelled(999).problem
+    rows: list[Labelled | Rejection] = [labelled(i, easy if i % 2 else None) for i in range(200)]
+    solver = Solver({easy: 8})
+    out = list(run(rows, params(n_accept=90), solver))
+    assert {(r.reason, r.n_correct) for r in out if isinstance(r, Rejection)} == {("pass_rate_high", 8)}
+    assert [i for i in solver.asked if i % 2] == [1]
 
 
 def test_self_extends_duplicates_to_the_normal_form():
