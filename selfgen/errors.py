@@ -23,6 +23,10 @@ class ServiceError(SelfgenError):
     """The Tinker service cannot be reached, refuses the key, or lacks the model or call we need."""
 
 
+class SandboxError(SelfgenError):
+    """The sandbox for model-written code does not start or gives a wrong answer: nothing can be labelled."""
+
+
 class YieldError(SelfgenError):
     """Too few candidates survived the filters to fill the training set."""
 

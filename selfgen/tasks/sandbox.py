@@ -22,6 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from selfgen.errors import SandboxError
 from selfgen.tasks.prelude import CALL, LABEL_LIMIT, wrap
 from selfgen.tasks.reasons import STATUSES
 from selfgen.tasks.relay import Relays
@@ -47,6 +48,8 @@ _INEXACT: Final = re.compile(r"\.\s*(?:cbrt|l?gamma|erfc?|atanh)\b|\b(?:cbrt|l?g
 # A clock, entropy or a real sleep would make the label depend on when it was computed: asking for them is refused.
 _POLICY: Final = {"datetime": "call_host", "random_start": "call_host", "sleep": "zero"}
 
+_REINSTALL: Final = "reinstall it: pip install --force-reinstall pydantic-monty==1.4.0"
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -67,6 +70,9 @@ class Outcome:
 class Sandbox:
     """A pool of `workers` interpreter processes. Use as a context manager; `run` may be called from any thread.
 
+    Opening it runs one known program, so that a broken installation raises `SandboxError` instead of rejecting
+    candidate after candidate.
+
     >>> with Sandbox() as sandbox:
     ...     sandbox.run("def solve():\\n    return 6 * 7").value
     42
@@ -85,6 +91,10 @@ class Sandbox:
             self._relays = Relays(self.workers)
         else:
             self._pool = _start_pool(self.workers)
+        outcome = self.run("def solve():\n    return 6 * 7")
+        if outcome.value != 42:
+            self.__exit__()
+            raise SandboxError(f"the sandbox cannot run 6 * 7 ({outcome.status}: {outcome.detail}); {_REINSTALL}")
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -101,6 +111,7 @@ class Sandbox:
 
         Raises:
             ValueError: the sandbox is not open.
+            SandboxError: no interpreter process can be started.
         """
         if len(code) > SOURCE_LIMIT:
             return Outcome("unsupported", detail=f"source of {len(code)} characters; the cap is {SOURCE_LIMIT}")
@@ -184,7 +195,10 @@ def _start_pool(workers: int) -> Any:
         feed_duration_limit_grace=WATCHDOG_S,
         max_checkouts_per_worker=SESSIONS_PER_WORKER,
     )
-    pool.__enter__()
+    try:
+        pool.__enter__()
+    except RuntimeError as error:
+        raise SandboxError(f"the sandbox does not start: {_line(str(error))}; {_REINSTALL}") from None
     _monty_pid = os.getpid()
     return pool
 
@@ -192,11 +206,18 @@ def _start_pool(workers: int) -> Any:
 def _run_in_pool(pool: Any, code: str) -> Outcome:
     import pydantic_monty
 
+    try:
+        return _run_in_session(pool, code)
+    except pydantic_monty.MontyCrashedError as error:
+        return Outcome("timeout" if error.timed_out else "crash", detail=_line(str(error)))
+
+
+def _run_in_session(pool: Any, code: str) -> Outcome:
+    import pydantic_monty
+
     with pool.checkout(limits=_LIMITS, os_policy=_POLICY, assert_message_annotations=False) as session:
         try:
             value = session.feed_run(wrap(code), print_callback=_discard)
-        except pydantic_monty.MontyCrashedError as error:
-            return Outcome("timeout" if error.timed_out else "crash", detail=_line(str(error)))
         except pydantic_monty.MontySyntaxError as error:
             message = _line(str(error))
             return Outcome("unsupported" if _BEYOND_COMPILER.match(message) else "syntax", detail=message)

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from selfgen.errors import SandboxError
 from selfgen.tasks import sandbox as module
 from selfgen.tasks.reasons import EXECUTION_REASONS, STATUSES, execution_reason
 from selfgen.tasks.sandbox import LABEL_LIMIT, SOURCE_LIMIT, Outcome, Sandbox, run_solve
@@ -251,6 +252,16 @@ def test_a_worker_sees_neither_the_environment_nor_the_files_of_its_parent(
         (worker,) = (child for child in psutil.Process().children() if child.pid not in before)
         assert "TINKER_API_KEY" not in worker.environ()
         assert "open-in-the-parent" not in str(worker.open_files())
+
+
+@pytest.mark.parametrize("binary", ["/nonexistent", "/bin/false"])
+def test_a_broken_installation_is_one_error_and_not_a_thousand_rejections(
+    monkeypatch: pytest.MonkeyPatch, binary: str
+) -> None:
+    monkeypatch.setenv("MONTY_BIN", binary)
+    with pytest.raises(SandboxError, match="reinstall") as caught, Sandbox():
+        pass
+    assert "\n" not in str(caught.value)
 
 
 def test_closing_leaves_no_process_behind() -> None:
