@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from selfgen.embedded.attention import PackedCausal
 from selfgen.embedded.config import DecoderConfig, weight_files
 from selfgen.embedded.errors import RequestError
+from selfgen.embedded.lora import Lora, LoraSpec, Place, no_lora
+from selfgen.embedded.packing import Packing
 
 # attend(layer index, q [tokens, heads, dim], k and v [tokens, kv heads, dim]) -> [tokens, heads * dim]
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-# lora(site name, layer index, input [tokens, in], output [tokens, out]) -> output with the adapter's share added
-Lora = Callable[[str, int, Tensor, Tensor], Tensor]
 
 ROPE_LIMIT = 1 << 17  # positions tabulated at most
 
@@ -34,11 +35,6 @@ SITES = {
     "down": ("mlp.down_proj",),
     "unembed": ("lm_head",),
 }
-
-
-def no_lora(site: str, layer: int, inputs: Tensor, outputs: Tensor) -> Tensor:
-    """The base model itself."""
-    return outputs
 
 
 @dataclass
@@ -121,6 +117,41 @@ class Decoder:
         for path in weight_files(folder):
             weights.update(load_file(path))
         return cls(config, weights, device, dtype)
+
+    def places(self, spec: LoraSpec) -> list[Place]:
+        """Where an adapter acts, for LoRA layouts."""
+        config = self.config
+        q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
+        shapes: dict[str, tuple[int, list[int]]] = {}
+        if spec.attn:
+            shapes |= {"qkv": (config.hidden, [q, kv, kv]), "o": (q, [config.hidden])}
+        if spec.mlp:
+            wide = config.intermediate
+            shapes |= {"gate_up": (config.hidden, [wide, wide]), "down": (wide, [config.hidden])}
+        places: list[Place] = []
+        for site, (inputs, outputs) in shapes.items():
+            for layer in range(config.layers):
+                names = [f"model.layers.{layer}.{name}" for name in SITES[site]]
+                places.append((site, layer, inputs, tuple(zip(names, outputs, strict=True))))
+        if spec.unembed:
+            places.append(("unembed", 0, config.hidden, (("lm_head", config.vocab_size),)))
+        return places
+
+    def states(self, packing: Packing, lora: Lora) -> Tensor:
+        """Final hidden states of a training micro-batch, [rows, hidden]."""
+        index = torch.from_numpy(packing.index).to(self.device) if packing.shares else None
+        first = torch.from_numpy(packing.first).to(self.device) if packing.shares else None
+        attend = PackedCausal(self.config, packing.lengths, index=index, first=first)
+        positions = torch.from_numpy(packing.positions).to(self.device)
+        return self.forward(torch.from_numpy(packing.tokens).to(self.device), self.rope(positions), attend, lora)
+
+    def prompt(self, tokens: list[int], lora: Lora) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
+        """A prompt computed alone: k and v per layer, and the hidden states [tokens, hidden]."""
+        attend = PackedCausal(self.config, [len(tokens)], keep=True)
+        positions = torch.arange(len(tokens), device=self.device)
+        hidden = self.forward(torch.tensor(tokens, device=self.device), self.rope(positions), attend, lora)
+        assert attend.kept is not None
+        return attend.kept, hidden
 
     def rope(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin for token positions [tokens], each [tokens, 1, head_dim]."""

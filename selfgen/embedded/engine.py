@@ -21,6 +21,8 @@ import torch
 from selfgen.embedded import config as configs
 from selfgen.embedded.decoder import Decoder
 from selfgen.embedded.errors import RequestError
+from selfgen.embedded.generic import GenericConfig, GenericDecoder
+from selfgen.embedded.lanes import GenericLane, Lane
 from selfgen.embedded.lora import ALPHA, Layout, LoraSpec, digest
 from selfgen.embedded.sampler import Adapter, SampleJob, Sampler
 from selfgen.embedded.store import Store
@@ -53,10 +55,14 @@ class BaseModel:
     def __init__(self, name: str, folder: Path, device: torch.device, dtype: torch.dtype, workers: Workers):
         self.name = name
         self.folder = folder
-        self.config = configs.DecoderConfig.read(folder)
+        self.config: configs.DecoderConfig | GenericConfig
+        try:
+            self.config = configs.DecoderConfig.read(folder)
+        except configs.Unsupported:
+            self.config = GenericConfig.read(folder)
         self.end_tokens = configs.end_tokens(folder)
         self._device, self._dtype, self._workers = device, dtype, workers
-        self._decoder: Decoder | None = None
+        self._decoder: Decoder | GenericDecoder | None = None
         self._sampler: Sampler | None = None
         self._tokenizer: Any = None
         self._digest: str | None = None
@@ -68,22 +74,28 @@ class BaseModel:
         return self._digest
 
     @property
-    def decoder(self) -> Decoder:
+    def decoder(self) -> Decoder | GenericDecoder:
         if self._decoder is None:
-            self._decoder = Decoder.load(self.folder, self._device, self._dtype)
+            native = isinstance(self.config, configs.DecoderConfig)
+            self._decoder = (Decoder if native else GenericDecoder).load(self.folder, self._device, self._dtype)
         return self._decoder
 
     @property
     def sampler(self) -> Sampler:
         if self._sampler is None:
-            self._sampler = Sampler(
-                self.decoder, self.text, lanes=self._workers.count, map=self._workers.map, **self._limits()
-            )
+            decoder, workers = self.decoder, self._workers
+            if isinstance(decoder, GenericDecoder):
+                lanes: list = [GenericLane(decoder, self.text)]
+            else:
+                lanes = [Lane(decoder, self.text) for _ in range(workers.count)]
+            self._sampler = Sampler(decoder, lanes, map=workers.map, **self._limits())
         return self._sampler
 
     def _limits(self) -> dict[str, int]:
         """Rows at once, and cache cells (rows x length) that fit the memory set aside for keys and values."""
         config, decoder = self.config, self.decoder
+        if isinstance(config, GenericConfig):
+            return {"max_rows": 64, "max_cells": 1 << 17}
         cell = 2 * config.layers * config.kv_heads * config.head_dim * decoder.dtype.itemsize
         if decoder.device.type == "cuda":
             free, _ = torch.cuda.mem_get_info(decoder.device)
@@ -95,10 +107,14 @@ class BaseModel:
         return self._sampler is not None and self._sampler.busy
 
     def text(self, tokens: list[int]) -> str:
+        """Tokens as text, for stop strings."""
         if self._tokenizer is None:
             from tokenizers import Tokenizer
 
-            self._tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+            file = self.folder / "tokenizer.json"
+            if not file.is_file():
+                raise RequestError(f"{self.folder}: no tokenizer.json, so stop strings cannot be found; use token ids")
+            self._tokenizer = Tokenizer.from_file(str(file))
         return self._tokenizer.decode(tokens, skip_special_tokens=False)
 
 
@@ -191,7 +207,7 @@ class Engine:
             # No seed given: a fresh one each time, yet the same ones for the same server seed.
             spec = LoraSpec(**{**seedless.to_json(), "seed": self.seed * 1_000_003 + self._unseeded + (1 << 40)})
             self._unseeded += 1
-        layout = Layout.build(model.config, spec)
+        layout = Layout.of(model.decoder, spec)
         run = TrainingRun(model.decoder, layout, layout.initial(model.digest), self.workers.map)
         self.store.create_run(run_id, {"base_model": base, "lora": spec.to_json(), "user_metadata": metadata})
         self.runs[run_id] = LiveRun(model, spec, run)
@@ -252,15 +268,15 @@ class Engine:
         live = self.runs.get(run_id)
         if live is None:
             model = self._base_of(path, meta, base)
-            layout = Layout.build(model.config, spec)
+            layout = Layout.of(model.decoder, spec)
             live = LiveRun(model, spec, TrainingRun(model.decoder, layout, layout.flatten(tensors), self.workers.map))
             info = {"base_model": model.name, "lora": spec.to_json(), "user_metadata": metadata, "from": path}
             self.store.create_run(run_id, info)
             self.runs[run_id] = live
         else:
             self._base_of(path, meta, live.base.name)
-            layout = Layout.build(live.base.config, spec)
-            if layout.size != live.run.layout.size or layout.spec.sites() != live.spec.sites():
+            layout = Layout.of(live.base.decoder, spec)
+            if layout.matrices != live.run.layout.matrices:
                 raise RequestError(f"{path}: its LoRA rank or layers differ from the training run's")
             live.run = TrainingRun(live.base.decoder, live.run.layout, layout.flatten(tensors), self.workers.map)
         if optimizer:
@@ -284,7 +300,7 @@ class Engine:
             if meta["digest"] != wanted:
                 raise RequestError(f"{path} has been overwritten since this sampling client was made; make a new one")
             model = self._base_of(path, meta, None)
-            layout = Layout.build(model.config, LoraSpec(**meta["lora"]))
+            layout = Layout.of(model.decoder, LoraSpec(**meta["lora"]))
             found = self._adapters[wanted] = Adapter(wanted, layout, layout.flatten(tensors))
             while len(self._adapters) > ADAPTERS_KEPT:
                 self._adapters.popitem(last=False)

@@ -8,17 +8,24 @@ Adam, gradient norms, digests and checkpoints are then single operations.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from selfgen.embedded.config import DecoderConfig
-from selfgen.embedded.decoder import SITES, Lora
-
 ALPHA = 32.0
+
+# lora(site, layer, input [tokens, in], output [tokens, out]) -> output with the adapter's share added
+Lora = Callable[[str, int, Tensor, Tensor], Tensor]
+
+
+def no_lora(site: str, layer: int, inputs: Tensor, outputs: Tensor) -> Tensor:
+    """The base model itself."""
+    return outputs
 
 
 @dataclass(frozen=True)
@@ -31,12 +38,18 @@ class LoraSpec:
     mlp: bool = True
     unembed: bool = True
 
-    def sites(self) -> list[str]:
-        chosen = (["qkv", "o"] if self.attn else []) + (["gate_up", "down"] if self.mlp else [])
-        return chosen + (["unembed"] if self.unembed else [])
-
     def to_json(self) -> dict:
         return {"rank": self.rank, "seed": self.seed, "attn": self.attn, "mlp": self.mlp, "unembed": self.unembed}
+
+
+# Where an adapter acts: site, layer, input width, and the modules (checkpoint name, output width) that share the input.
+Place = tuple[str, int, int, tuple[tuple[str, int], ...]]
+
+
+class HasPlaces(Protocol):
+    """A model that says where an adapter acts, in a fixed order."""
+
+    def places(self, spec: LoraSpec) -> list[Place]: ...
 
 
 @dataclass(frozen=True)
@@ -66,24 +79,20 @@ class Layout:
     places: dict[tuple[str, int], tuple[Matrix, ...]] = field(default_factory=dict)
 
     @classmethod
-    def build(cls, config: DecoderConfig, spec: LoraSpec) -> Layout:
-        shapes = site_shapes(config)
+    def of(cls, model: HasPlaces, spec: LoraSpec) -> Layout:
+        """The layout of an adapter with `spec` on `model`."""
         matrices: list[Matrix] = []
         places: dict[tuple[str, int], tuple[Matrix, ...]] = {}
         offset = 0
-        for site in spec.sites():
-            inputs, outputs = shapes[site]
-            for layer in range(1 if site == "unembed" else config.layers):
-                prefix = "" if site == "unembed" else f"model.layers.{layer}."
-                group = []
-                for kind in ("A", "B"):
-                    for module, width in enumerate(outputs):
-                        shape = (spec.rank, inputs) if kind == "A" else (width, spec.rank)
-                        name = f"{prefix}{SITES[site][module]}.lora_{kind}.weight"
-                        group.append(Matrix(name, site, layer, module, kind, shape, offset))
-                        offset += group[-1].size
-                matrices += group
-                places[site, layer] = tuple(group)
+        for site, layer, inputs, modules in model.places(spec):
+            group = []
+            for kind in ("A", "B"):
+                for module, (name, width) in enumerate(modules):
+                    shape = (spec.rank, inputs) if kind == "A" else (width, spec.rank)
+                    group.append(Matrix(f"{name}.lora_{kind}.weight", site, layer, module, kind, shape, offset))
+                    offset += group[-1].size
+            matrices += group
+            places[site, layer] = tuple(group)
         return cls(spec, tuple(matrices), offset, places)
 
     def initial(self, base_digest: str) -> Tensor:
@@ -105,18 +114,6 @@ class Layout:
     def flatten(self, tensors: dict[str, Tensor]) -> Tensor:
         """Inverse of `named`. KeyError or RuntimeError when names or shapes differ."""
         return torch.cat([tensors[m.name].float().reshape(m.size) for m in self.matrices])
-
-
-def site_shapes(config: DecoderConfig) -> dict[str, tuple[int, list[int]]]:
-    """Per site: input width and the output width of each fused module."""
-    q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
-    return {
-        "qkv": (config.hidden, [q, kv, kv]),
-        "o": (q, [config.hidden]),
-        "gate_up": (config.hidden, [config.intermediate, config.intermediate]),
-        "down": (config.intermediate, [config.hidden]),
-        "unembed": (config.hidden, [config.vocab_size]),
-    }
 
 
 def digest(flat: Tensor) -> str:

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from selfgen.embedded.attention import PackedCausal, SlotAttention, SlotCache
-from selfgen.embedded.decoder import Decoder, Lora, no_lora
-from selfgen.embedded.lora import AdapterStack, Layout
+from selfgen.embedded.decoder import Decoder
+from selfgen.embedded.generic import GenericDecoder
+from selfgen.embedded.lora import AdapterStack, Layout, Lora, no_lora
 from selfgen.embedded.streams import UniformStream
 
 ROW_STEP = 8
@@ -84,23 +85,23 @@ class Sequence:
 
 @dataclass
 class Prompt:
-    """A computed prompt: k and v per layer, and the last position's logits [1, vocabulary]."""
+    """A computed prompt: what its lane needs to go on, and the last position's logits [1, vocabulary]."""
 
-    kept: list[tuple[Tensor, Tensor]]
+    kept: Any
     logits: Tensor
     hidden: Tensor
+    lora: Lora
 
 
 class Sampler:
-    """Sampling from one base model and any number of adapters. Used from one thread; decodes on `lanes` of them."""
+    """Sampling from one base model and any number of adapters. Used from one thread; its lanes decode side by side."""
 
     def __init__(
         self,
-        decoder: Decoder,
-        decode_text: Callable[[list[int]], str],
+        decoder: Decoder | GenericDecoder,
+        lanes: list[Any],
         max_rows: int = 128,
         max_cells: int = 1 << 18,
-        lanes: int = 1,
         map: Callable[..., Iterable] = map,
     ):
         self.decoder = decoder
@@ -108,7 +109,7 @@ class Sampler:
         self.max_cells = max_cells
         self.map = map
         self.waiting: deque[SampleJob] = deque()
-        self.lanes = [Lane(decoder, decode_text) for _ in range(lanes)]
+        self.lanes = lanes
         self._prompts: OrderedDict[tuple[str, tuple[int, ...]], Prompt] = OrderedDict()
         self._stacks: OrderedDict[tuple[str, ...], AdapterStack] = OrderedDict()
 
@@ -130,12 +131,12 @@ class Sampler:
         active = [lane for lane in self.lanes if lane.running]
         for lane in active:
             lane.lora = self._bind(lane)
-        for finished in self.map(Lane.decode, active) if len(active) > 1 else map(Lane.decode, active):
+        for finished in (self.map if len(active) > 1 else map)(lambda lane: lane.decode(), active):
             report(finished)
         if not self.busy:
             self._prompts.clear()
             for lane in self.lanes:
-                lane.cache.release()
+                lane.release()
 
     # Admission -------------------------------------------------------------------------------------------------------
 
@@ -146,7 +147,7 @@ class Sampler:
                 self.waiting.popleft()
                 continue
             rows = self.rows + len(job.keys)
-            length = max([len(job.prompt) + job.params.max_tokens, *(lane.cache.length for lane in self.lanes)])
+            length = max([len(job.prompt) + job.params.max_tokens, *(lane.length for lane in self.lanes)])
             if self.rows and (rows > self.max_rows or rows * length > self.max_cells):
                 return
             self.waiting.popleft()
@@ -187,13 +188,8 @@ class Sampler:
             self._prompts.move_to_end(key)
             return found
         lora = self.stack([job.adapter]).bind([0]) if job.adapter is not None else no_lora
-        tokens = torch.tensor(job.prompt, device=self.decoder.device)
-        positions = torch.arange(len(job.prompt), device=self.decoder.device)
-        attend = PackedCausal(self.decoder.config, [len(job.prompt)], keep=True)
-        hidden = self.decoder.forward(tokens, self.decoder.rope(positions), attend, lora)
-        logits = self.decoder.logits(hidden[-1:], lora)
-        assert attend.kept is not None
-        self._prompts[key] = Prompt(attend.kept, logits, hidden)
+        kept, hidden = self.decoder.prompt(job.prompt, lora)
+        self._prompts[key] = Prompt(kept, self.decoder.logits(hidden[-1:], lora), hidden, lora)
         while len(self._prompts) > 1 and sum(len(k[1]) for k in self._prompts) > PROMPT_CACHE_TOKENS:
             self._prompts.popitem(last=False)
         return self._prompts[key]
@@ -220,7 +216,7 @@ class Sampler:
 
     # Adapters --------------------------------------------------------------------------------------------------------
 
-    def _bind(self, lane: Lane) -> Lora:
+    def _bind(self, lane: Any) -> Lora:
         adapters: dict[str, Adapter] = {}
         for sequence in lane.running:
             if sequence.job.adapter is not None:
@@ -246,80 +242,6 @@ class Sampler:
                 self._stacks.popitem(last=False)
         self._stacks.move_to_end(key)
         return stack
-
-
-class Lane:
-    """A share of the running sequences with a cache of their own, decoded together; lanes may run in parallel."""
-
-    def __init__(self, decoder: Decoder, decode_text: Callable[[list[int]], str]):
-        self.decoder = decoder
-        self.decode_text = decode_text
-        self.running: list[Sequence] = []
-        self.cache = SlotCache(decoder.config, decoder.device, decoder.dtype)
-        self.lora: Lora = no_lora
-
-    def join(self, sequences: list[Sequence], prompt: Prompt) -> None:
-        """Take in sequences whose prompt has been computed and whose first token is chosen."""
-        count = len(self.running) + len(sequences)
-        # Only as long as needed now: the cache grows with the sequences.
-        length = max(s.position for s in (*self.running, *sequences)) + 1
-        self.cache.reserve(padded(count), length)
-        self.cache.fill(list(range(len(self.running), count)), prompt.kept)
-        self.running += sequences
-
-    @torch.inference_mode()
-    def decode(self) -> list[Sequence]:
-        """One token for every running sequence; returns those that have ended, which leave."""
-        idle = padded(len(self.running)) - len(self.running)
-        positions = [s.position for s in self.running]
-        self.cache.reserve(len(self.running) + idle, max(positions) + 1)
-        device = self.decoder.device
-        tokens = torch.tensor([s.tokens[-1] for s in self.running] + [0] * idle, device=device)
-        places = torch.tensor(positions + [0] * idle, device=device)
-        attend = SlotAttention(self.cache, places)
-        hidden = self.decoder.forward(tokens, self.decoder.rope(places), attend, self.lora)
-        logits = self.decoder.logits(hidden, self.lora)[: len(self.running)]
-        self.choose(self.running, logits)
-        finished = [s for s in self.running if s.stop_reason is not None or s.job.cancelled]
-        if finished:
-            self._leave()
-        return finished
-
-    def choose(self, sequences: list[Sequence], logits: Tensor) -> None:
-        """Append one token to each sequence from logits [sequences, vocabulary], and mark those that have ended."""
-        table = torch.log_softmax(logits, dim=-1)
-        chosen = choose(table, [s.job.params for s in sequences], [s.stream for s in sequences])
-        logps = table.gather(1, chosen.unsqueeze(1)).squeeze(1).tolist()
-        width = max(s.job.topk_sample for s in sequences)
-        tops = table.topk(width, dim=-1) if width else None
-        for row, (sequence, token, logp) in enumerate(zip(sequences, chosen.tolist(), logps, strict=True)):
-            sequence.tokens.append(token)
-            sequence.logps.append(logp)
-            if tops is not None and sequence.job.topk_sample:
-                k = sequence.job.topk_sample
-                sequence.topk.append((tops.indices[row, :k].tolist(), tops.values[row, :k].tolist()))
-            params = sequence.job.params
-            if token in params.stop_tokens or (params.stop_strings and self._hit_string(sequence)):
-                sequence.stop_reason = "stop"
-            elif len(sequence.tokens) >= params.max_tokens:
-                sequence.stop_reason = "length"
-
-    def _hit_string(self, sequence: Sequence) -> bool:
-        strings = sequence.job.params.stop_strings
-        tail = sequence.tokens[-(max(len(s.encode()) for s in strings) + 8) :]
-        text = self.decode_text(tail)
-        return any(s in text for s in strings)
-
-    def _leave(self) -> None:
-        """Close the gaps that finished sequences leave, so that slots 0..n-1 are the running ones."""
-        keep = [s.stop_reason is None and not s.job.cancelled for s in self.running]
-        count = sum(keep)
-        holes = [i for i in range(count) if not keep[i]]
-        movers = [i for i in range(count, len(keep)) if keep[i]]
-        for hole, mover in zip(holes, movers, strict=True):
-            self.cache.move(mover, hole, self.running[mover].position)
-            self.running[hole] = self.running[mover]
-        del self.running[count:]
 
 
 def report(finished: list[Sequence]) -> None:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from selfgen.embedded import losses
-from selfgen.embedded.attention import PackedCausal
 from selfgen.embedded.decoder import Decoder
 from selfgen.embedded.errors import RequestError
+from selfgen.embedded.generic import GenericDecoder
 from selfgen.embedded.lora import Layout, TrainingLora
 from selfgen.embedded.packing import Packing, pack
 
@@ -45,7 +45,9 @@ class AdamParams:
 class TrainingRun:
     """Adapter parameters, gradient and Adam moments, each one flat float32 vector."""
 
-    def __init__(self, decoder: Decoder, layout: Layout, flat: Tensor, map: Callable[..., Iterable] = map):
+    def __init__(
+        self, decoder: Decoder | GenericDecoder, layout: Layout, flat: Tensor, map: Callable[..., Iterable] = map
+    ):
         self.decoder = decoder
         self.map = map
         self.layout = layout
@@ -106,14 +108,9 @@ class TrainingRun:
 
         targets = gathered([d.targets for d in batch], np.int64)
         fields = {n: gathered([d.fields[n] for d in batch], np.float32) for n in losses.FIELDS[loss_fn]}
-        index = torch.from_numpy(packing.index).to(device) if packing.shares else None
-        first = torch.from_numpy(packing.first).to(device) if packing.shares else None
-        attend = PackedCausal(decoder.config, packing.lengths, index=index, first=first)
-        positions = torch.from_numpy(packing.positions).to(device)
         with torch.set_grad_enabled(backward):
             lora = TrainingLora(self.layout, leaf, decoder.dtype)
-            tokens = torch.from_numpy(packing.tokens).to(device)
-            hidden = decoder.forward(tokens, decoder.rope(positions), attend, lora)
+            hidden = decoder.states(packing, lora)
         # Each slice of rows goes through the vocabulary and back on its own: logits of a whole batch may not fit.
         top = hidden.detach().requires_grad_(backward)
         logp = torch.empty(targets.shape, device=device)

@@ -10,7 +10,7 @@ from selfgen.embedded.lora import ALPHA, AdapterStack, Layout, LoraSpec, Trainin
 
 
 def random_adapter(decoder: Decoder, rank: int, seed: int, **flags) -> tuple[Layout, torch.Tensor]:
-    layout = Layout.build(decoder.config, LoraSpec(rank, seed, **flags))
+    layout = Layout.of(decoder, LoraSpec(rank, seed, **flags))
     return layout, torch.randn(layout.size, generator=torch.Generator().manual_seed(seed)) * 0.1
 
 
@@ -70,14 +70,14 @@ def test_each_row_of_a_mixed_batch_sees_only_its_own_adapter(decoder: Decoder) -
 
 def test_initial_values_depend_on_base_rank_and_seed_alone(decoder: Decoder) -> None:
     def start(rank: int, seed: int, base: str = "base") -> str:
-        return digest(Layout.build(decoder.config, LoraSpec(rank, seed)).initial(base))
+        return digest(Layout.of(decoder, LoraSpec(rank, seed)).initial(base))
 
     assert start(4, 0) == start(4, 0)
     assert len({start(4, 0), start(8, 0), start(4, 1), start(4, 0, "other")}) == 4
 
 
 def test_a_fresh_adapter_changes_nothing_and_b_is_zero(decoder: Decoder) -> None:
-    layout = Layout.build(decoder.config, LoraSpec(4, 0))
+    layout = Layout.of(decoder, LoraSpec(4, 0))
     flat = layout.initial("base")
     for name, matrix in layout.named(flat).items():
         if ".lora_B." in name:
@@ -92,7 +92,7 @@ def test_a_fresh_adapter_changes_nothing_and_b_is_zero(decoder: Decoder) -> None
 
 def test_flags_choose_the_layers(decoder: Decoder) -> None:
     def names(**flags) -> set[str]:
-        return {m.name.split(".")[-3] for m in Layout.build(decoder.config, LoraSpec(2, 0, **flags)).matrices}
+        return {m.name.split(".")[-3] for m in Layout.of(decoder, LoraSpec(2, 0, **flags)).matrices}
 
     attention, mlp = {"q_proj", "k_proj", "v_proj", "o_proj"}, {"gate_proj", "up_proj", "down_proj"}
     assert names(mlp=False, unembed=False) == attention

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from selfgen.embedded.decoder import Decoder
+from selfgen.embedded.lanes import Lane
 from selfgen.embedded.lora import Layout, LoraSpec
 from selfgen.embedded.sampler import Adapter, SampleJob, SampleParams, Sampler, choose
 from selfgen.embedded.streams import UniformStream, stream_key
@@ -17,7 +18,7 @@ from selfgen.embedded.trainer import Datum, TrainingRun
 
 
 def adapter(decoder: Decoder, seed: int, rank: int = 4, scale: float = 0.1) -> Adapter:
-    layout = Layout.build(decoder.config, LoraSpec(rank, seed))
+    layout = Layout.of(decoder, LoraSpec(rank, seed))
     flat = torch.randn(layout.size, generator=torch.Generator().manual_seed(seed)) * scale
     return Adapter(f"adapter-{seed}", layout, flat)
 
@@ -39,8 +40,11 @@ def run(sampler: Sampler, jobs: list[SampleJob]) -> None:
         sampler.step()
 
 
-def sampler_of(decoder: Decoder, **options) -> Sampler:
-    return Sampler(decoder, lambda tokens: "".join(chr(60 + t) for t in tokens), **options)
+def sampler_of(decoder: Decoder, lanes: int = 1, **options) -> Sampler:
+    def text(tokens: list[int]) -> str:
+        return "".join(chr(60 + t) for t in tokens)
+
+    return Sampler(decoder, [Lane(decoder, text) for _ in range(lanes)], **options)
 
 
 def results(jobs: list[SampleJob]) -> list:
@@ -175,7 +179,7 @@ def test_a_failing_job_does_not_harm_the_others(decoder: Decoder, monkeypatch) -
     errors = []
     bad = job([5], SampleParams(4))
     bad.done = lambda _, error: errors.append(error)
-    bad.adapter = Adapter("broken", Layout.build(decoder.config, LoraSpec(4, 0)), torch.zeros(3))
+    bad.adapter = Adapter("broken", Layout.of(decoder, LoraSpec(4, 0)), torch.zeros(3))
     good = job([6], SampleParams(4))
     run(sampler, [bad, good])
     assert errors[0] is not None

@@ -86,7 +86,7 @@ def reference_loss(loss_fn: str, logp: torch.Tensor, datum: Datum, config: dict)
 
 
 def run_of(decoder: Decoder, folder, scale: float = 0.05) -> TrainingRun:
-    layout = Layout.build(decoder.config, LoraSpec(RANK, 0))
+    layout = Layout.of(decoder, LoraSpec(RANK, 0))
     noise = torch.randn(layout.size, generator=torch.Generator().manual_seed(3)) * scale
     return TrainingRun(decoder, layout, layout.initial(content_digest(folder)) + noise)
 
