@@ -20,9 +20,9 @@ from tools import corpus  # noqa: E402
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 TEMPLATE = (
-    "{% for message in messages %}{% if not loop.first %}\n{% endif %}<|im_start|>{{ message['role'] }}\n"
-    "{{ message['content'] }}<|im_end|>{% endfor %}"
-    "{% if add_generation_prompt %}\n<|im_start|>assistant\n{% endif %}"
+    "{% for message in messages %}{% if not loop.first %}{{ '\\n' }}{% endif %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '\\n<|im_start|>assistant\\n' }}{% endif %}"
 )
 
 
