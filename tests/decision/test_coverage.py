@@ -27,6 +27,9 @@ def test_tango_covers_within_a_point_at_the_registered_size():
 def test_betting_covers_in_simulation():
     found = coverage.betting_coverage(-0.03, 0.2, 300, 0.05, draws=1500, seed=0)
     assert found.coverage + 3 * found.standard_error >= 0.95
+    assert found.coverage == pytest.approx(1 - found.below - found.above)
+    assert found.below > 0
+    assert found.above > 0
     assert 0.02 < found.width < 0.3
 
 

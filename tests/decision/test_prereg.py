@@ -96,6 +96,7 @@ def test_without_recorded_commits_nothing_is_claimed(here):
     assert state(checkout, params)["before_first_row"] is None
     project.write_provenance(checkout, None)
     assert state(checkout, params)["before_first_row"] is None
+    assert "recorded no git commit" in state(checkout, params)["reason"]
     project.write_provenance(checkout, "0" * 40)
     assert "not in this clone" in state(checkout, params)["reason"]
 

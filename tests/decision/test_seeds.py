@@ -52,6 +52,7 @@ def test_too_few_seeds_are_said_to_be_too_few():
     assert one["lower"] is None
     assert one["components"] is None
     assert "too few" in analyse([run(0), run(1, 250)], REGISTERED)["warning"]
+    assert "4 seeds are too few" in analyse([run(s, 240 + s) for s in range(4)], REGISTERED)["warning"]
     assert analyse([run(s, 240 + s) for s in range(5)], REGISTERED)["warning"] is None
 
 
