@@ -53,7 +53,7 @@ def noise_floor(params: Params, rows: Paired, data: Path) -> dict[str, Any]:
     twice = {}
     for arm in rows.scores:
         again = data / "eval" / arm / "rows_again.jsonl"
-        if again.is_file():
+        if again.is_file() and again.stat().st_size:  # a stage that always declares the file leaves it empty
             found = flips(
                 list(read_jsonl(data / "eval" / arm / "rows.jsonl", EvalRow)), list(read_jsonl(again, EvalRow))
             )

@@ -62,6 +62,7 @@ def test_flip_rate_of_an_arm_that_was_evaluated_twice(here):
         for i, r in enumerate(rows)
     ]
     write_jsonl(folder / "rows_again.jsonl", again)
+    write_jsonl(checkout / "data/eval/base/rows_again.jsonl", [])
     twice = decide_files(params, checkout / "data", checkout)["noise_floor"]["evaluated_twice"]
     assert twice.keys() == {"rl_gsm8k"}
     assert twice["rl_gsm8k"]["flip_rate"] == pytest.approx(3 / 60)
