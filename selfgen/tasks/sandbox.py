@@ -115,8 +115,8 @@ class Sandbox:
         """
         if len(code) > SOURCE_LIMIT:
             return Outcome("unsupported", detail=f"source of {len(code)} characters; the cap is {SOURCE_LIMIT}")
-        if inexact := _INEXACT.search(code):
-            return Outcome("unsupported", detail=f"{inexact[0].strip(' .(')} may differ from CPython in the last digit")
+        if (name := _inexact(code)) is not None:
+            return Outcome("unsupported", detail=f"{name} may differ from CPython in the last digit")
         if self._pool is not None:
             return _run_in_pool(self._pool, code)
         if self._relays is not None:
@@ -232,6 +232,13 @@ def _run_in_session(pool: Any, code: str) -> Outcome:
         except UnicodeEncodeError:
             return Outcome("syntax", detail="the source holds an unpaired surrogate")
     return _judge(value)
+
+
+def _inexact(code: str) -> str | None:
+    """The first function of `code` that is not exact, if any. The substring test spares most programs the regex."""
+    if any(part in code for part in ("cbrt", "gamma", "erf", "atanh")) and (found := _INEXACT.search(code)):
+        return found[0].strip(" .(")
+    return None
 
 
 def _discard(stream: str, text: str) -> None:
