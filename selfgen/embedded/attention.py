@@ -30,11 +30,15 @@ class PackedCausal:
         self.lengths = list(lengths)
         self.index = index
         self.first = first
+        self._grid: tuple[Tensor, Tensor] | None = None
         self.kept: list[tuple[Tensor, Tensor]] | None = [] if keep else None
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if self.kept is not None:
             self.kept.append((k, v))
+        if q.is_cuda and len(self.lengths) > 1:
+            result = self._padded(q, k, v)
+            return result if self.first is None else result[self.first]
         if self.index is not None:
             q, k, v = q[self.index], k[self.index], v[self.index]
         grouped = self.config.heads != self.config.kv_heads
@@ -50,6 +54,23 @@ class PackedCausal:
             parts.append(out.squeeze(0).transpose(0, 1).flatten(1))
         result = parts[0] if len(parts) == 1 else torch.cat(parts)
         return result if self.first is None else result[self.first]
+
+    def _padded(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """All sequences in one kernel, padded on the right, which a causal mask hides. For GPUs: few launches."""
+        if self._grid is None:
+            lengths = torch.tensor(self.lengths, device=q.device).unsqueeze(1)
+            columns = torch.arange(max(self.lengths), device=q.device).unsqueeze(0)
+            places = (lengths.cumsum(0) - lengths + columns).clamp_(max=sum(self.lengths) - 1)
+            self._grid = (places if self.index is None else self.index[places], columns < lengths)
+        grid, real = self._grid
+        out = F.scaled_dot_product_attention(
+            q[grid].transpose(1, 2),
+            k[grid].transpose(1, 2),
+            v[grid].transpose(1, 2),
+            is_causal=True,
+            enable_gqa=self.config.heads != self.config.kv_heads,
+        )
+        return out.transpose(1, 2)[real].flatten(1)
 
 
 class SlotCache:
@@ -117,11 +138,12 @@ class SlotAttention:
     result does not depend on the longest row of the batch. (The fused kernel's does, in the last bit, now and then.)
     """
 
-    def __init__(self, cache: SlotCache, positions: Tensor):
+    def __init__(self, cache: SlotCache, positions: Tensor, span: int | None = None):
         self.cache = cache
         self.positions = positions
+        self.span = span or cache.length
         self.rows = torch.arange(positions.shape[0], device=positions.device)
-        columns = torch.arange(cache.length, device=positions.device)
+        columns = torch.arange(self.span, device=positions.device)
         hidden = columns.unsqueeze(0) > positions.unsqueeze(1)
         bias = torch.zeros(hidden.shape, device=positions.device, dtype=cache.dtype)
         self.bias = bias.masked_fill_(hidden, float("-inf"))
@@ -136,9 +158,18 @@ class SlotAttention:
         if self.cache.device.type == "cpu":
             out = self._chunked(q, keys[:rows], values[:rows])
         else:
-            bias = self.bias[:, None, None]
-            out = F.scaled_dot_product_attention(q, keys[:rows], values[:rows], attn_mask=bias)
+            out = self._product(q, keys[:rows], values[:rows])
         return out.reshape(rows, config.heads * config.head_dim)
+
+    def _product(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """The same as two batched products over the first `span` keys: on a GPU faster than the masked fused kernels."""
+        rows, heads, group, dim = q.shape
+        flat_keys = keys.view(rows * heads, -1, dim)[:, : self.span]
+        flat_values = values.view(rows * heads, -1, dim)[:, : self.span]
+        scores = torch.bmm(q.view(rows * heads, group, dim) * dim**-0.5, flat_keys.transpose(1, 2))
+        scores = scores.view(rows, heads, group, self.span) + self.bias[:, None, None]
+        weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(q.dtype)
+        return torch.bmm(weights.view(rows * heads, group, self.span), flat_values).view(rows, heads, group, dim)
 
     def _chunked(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """q [rows, kv heads, group, dim], keys and values [rows, kv heads, length, dim] -> like q."""

@@ -145,13 +145,16 @@ class Decoder:
         positions = torch.from_numpy(packing.positions).to(self.device)
         return self.forward(torch.from_numpy(packing.tokens).to(self.device), self.rope(positions), attend, lora)
 
-    def prompt(self, tokens: list[int], lora: Lora) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
-        """A prompt computed alone: k and v per layer, and the hidden states [tokens, hidden]."""
-        attend = PackedCausal(self.config, [len(tokens)], keep=True)
-        positions = torch.arange(len(tokens), device=self.device)
-        hidden = self.forward(torch.tensor(tokens, device=self.device), self.rope(positions), attend, lora)
+    def prompts(self, sequences: list[list[int]], lora: Lora) -> list[tuple[list[tuple[Tensor, Tensor]], Tensor]]:
+        """Prompts computed together: for each, k and v per layer, and the hidden states [tokens, hidden]."""
+        lengths = [len(tokens) for tokens in sequences]
+        attend = PackedCausal(self.config, lengths, keep=True)
+        positions = torch.cat([torch.arange(n, device=self.device) for n in lengths])
+        tokens = torch.tensor([t for sequence in sequences for t in sequence], device=self.device)
+        hidden = self.forward(tokens, self.rope(positions), attend, lora)
         assert attend.kept is not None
-        return attend.kept, hidden
+        parts = [(k.split(lengths), v.split(lengths)) for k, v in attend.kept]
+        return [([(k[i], v[i]) for k, v in parts], h) for i, h in enumerate(hidden.split(lengths))]
 
     def rope(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin for token positions [tokens], each [tokens, 1, head_dim]."""

@@ -22,6 +22,7 @@ from selfgen.embedded import config as configs
 from selfgen.embedded.decoder import Decoder
 from selfgen.embedded.errors import RequestError
 from selfgen.embedded.generic import GenericConfig, GenericDecoder
+from selfgen.embedded.graphs import GraphLane
 from selfgen.embedded.lanes import GenericLane, Lane
 from selfgen.embedded.lora import ALPHA, Layout, LoraSpec, digest
 from selfgen.embedded.sampler import Adapter, SampleJob, Sampler
@@ -86,6 +87,8 @@ class BaseModel:
             decoder, workers = self.decoder, self._workers
             if isinstance(decoder, GenericDecoder):
                 lanes: list = [GenericLane(decoder, self.text)]
+            elif decoder.device.type == "cuda":
+                lanes = [GraphLane(decoder, self.text)]
             else:
                 lanes = [Lane(decoder, self.text) for _ in range(workers.count)]
             self._sampler = Sampler(decoder, lanes, map=workers.map, **self._limits())

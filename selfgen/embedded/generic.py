@@ -122,11 +122,14 @@ class GenericDecoder:
             ).last_hidden_state
         return hidden[mask][torch.from_numpy(packing.first).to(self.device)]
 
-    def prompt(self, tokens: list[int], lora: Lora) -> tuple[Any, Tensor]:
-        """A prompt computed alone: transformers' cache, and the hidden states [tokens, hidden]."""
-        with self._using(lora):
-            output = self.model.base_model(input_ids=torch.tensor([tokens], device=self.device), use_cache=True)
-        return output.past_key_values, output.last_hidden_state[0]
+    def prompts(self, sequences: list[list[int]], lora: Lora) -> list[tuple[Any, Tensor]]:
+        """Prompts, each computed alone: transformers' cache, and the hidden states [tokens, hidden]."""
+        results = []
+        for tokens in sequences:
+            with self._using(lora):
+                output = self.model.base_model(input_ids=torch.tensor([tokens], device=self.device), use_cache=True)
+            results.append((output.past_key_values, output.last_hidden_state[0]))
+        return results
 
     def step(self, tokens: Tensor, position: int, cache: Any, lora: Lora) -> Tensor:
         """Logits [rows, vocabulary] after one more token per row, all at the same position."""

@@ -35,16 +35,20 @@ class BaseLane:
         width = max(s.job.topk_sample for s in sequences)
         tops = table.topk(width, dim=-1) if width else None
         for row, (sequence, token, logp) in enumerate(zip(sequences, chosen.tolist(), logps, strict=True)):
-            sequence.tokens.append(token)
-            sequence.logps.append(logp)
             if tops is not None and sequence.job.topk_sample:
                 k = sequence.job.topk_sample
                 sequence.topk.append((tops.indices[row, :k].tolist(), tops.values[row, :k].tolist()))
-            params = sequence.job.params
-            if token in params.stop_tokens or (params.stop_strings and self._hit_string(sequence)):
-                sequence.stop_reason = "stop"
-            elif len(sequence.tokens) >= params.max_tokens:
-                sequence.stop_reason = "length"
+            self.accept(sequence, token, logp)
+
+    def accept(self, sequence: Sequence, token: int, logp: float) -> None:
+        """Append a token; mark the sequence when that ends it."""
+        sequence.tokens.append(token)
+        sequence.logps.append(logp)
+        params = sequence.job.params
+        if token in params.stop_tokens or (params.stop_strings and self._hit_string(sequence)):
+            sequence.stop_reason = "stop"
+        elif len(sequence.tokens) >= params.max_tokens:
+            sequence.stop_reason = "length"
 
     def _hit_string(self, sequence: Sequence) -> bool:
         strings = sequence.job.params.stop_strings
@@ -70,13 +74,17 @@ class Lane(BaseLane):
         self.cache.fill(list(range(len(self.running), count)), prompt.kept)
         self.running += sequences
 
+    def make_room(self, rows: int, length: int) -> None:
+        """Fit the cache to the coming step."""
+        self.cache.reserve(rows, length)
+        self.length = self.cache.length
+
     @torch.inference_mode()
     def decode(self) -> list[Sequence]:
         """One token for every running sequence; returns those that have ended, which leave."""
         idle = padded(len(self.running)) - len(self.running)
         positions = [s.position for s in self.running]
-        self.cache.reserve(len(self.running) + idle, max(positions) + 1)
-        self.length = self.cache.length
+        self.make_room(len(self.running) + idle, max(positions) + 1)
         device = self.decoder.device
         tokens = torch.tensor([s.tokens[-1] for s in self.running] + [0] * idle, device=device)
         places = torch.tensor(positions + [0] * idle, device=device)

@@ -23,6 +23,7 @@ from selfgen.embedded.streams import UniformStream
 
 ROW_STEP = 8
 PROMPT_CACHE_TOKENS = 32768
+PREFILL_TOKENS = 16384  # prompts computed together on a GPU
 
 
 @dataclass(frozen=True)
@@ -180,17 +181,28 @@ class Sampler:
         report([s for s in job.sequences if s.stop_reason])
 
     def _prompt(self, job: SampleJob) -> Prompt:
-        """Keys, values and last logits of the job's prompt, computed alone so that they depend on nothing else."""
-        digest = job.adapter.digest if job.adapter else ""
-        key = (digest, tuple(job.prompt))
-        found = self._prompts.get(key)
-        if found is not None:
-            self._prompts.move_to_end(key)
-            return found
-        lora = self.stack([job.adapter]).bind([0]) if job.adapter is not None else no_lora
-        kept, hidden = self.decoder.prompt(job.prompt, lora)
-        self._prompts[key] = Prompt(kept, self.decoder.logits(hidden[-1:], lora), hidden, lora)
-        while len(self._prompts) > 1 and sum(len(k[1]) for k in self._prompts) > PROMPT_CACHE_TOKENS:
+        """The job's computed prompt.
+
+        On the CPU it is computed alone, so that it depends on nothing else. On a GPU, where a small batch leaves most
+        of the machine idle, it is computed together with the prompts that wait behind it.
+        """
+        key = prompt_key(job)
+        if key not in self._prompts:
+            wanted = {key: job.prompt}
+            if self.decoder.device.type == "cuda":
+                room = PREFILL_TOKENS - len(job.prompt)
+                for other in self.waiting:
+                    room -= len(other.prompt)
+                    if room < 0:
+                        break
+                    if prompt_key(other)[0] == key[0] and prompt_key(other) not in self._prompts:
+                        wanted[prompt_key(other)] = other.prompt
+            lora = self.stack([job.adapter]).bind([0]) if job.adapter is not None else no_lora
+            for name, (kept, hidden) in zip(wanted, self.decoder.prompts(list(wanted.values()), lora), strict=True):
+                self._prompts[name] = Prompt(kept, self.decoder.logits(hidden[-1:], lora), hidden, lora)
+        self._prompts.move_to_end(key)
+        limit = PROMPT_CACHE_TOKENS * (8 if self.decoder.device.type == "cuda" else 1)
+        while len(self._prompts) > 1 and sum(len(k[1]) for k in self._prompts) > limit:
             self._prompts.popitem(last=False)
         return self._prompts[key]
 
@@ -249,6 +261,10 @@ def report(finished: list[Sequence]) -> None:
     for job in {id(s.job): s.job for s in finished}.values():
         if all(s.stop_reason is not None for s in job.sequences) and not job.cancelled:
             job.done(job, None)
+
+
+def prompt_key(job: SampleJob) -> tuple[str, tuple[int, ...]]:
+    return (job.adapter.digest if job.adapter else "", tuple(job.prompt))
 
 
 def padded(rows: int) -> int:

@@ -13,7 +13,7 @@ from torch import Tensor
 from selfgen.embedded import losses
 from selfgen.embedded.decoder import Decoder
 from selfgen.embedded.errors import RequestError
-from selfgen.embedded.generic import GenericDecoder
+from selfgen.embedded.generic import GenericConfig, GenericDecoder
 from selfgen.embedded.lora import Layout, TrainingLora
 from selfgen.embedded.packing import Packing, pack
 
@@ -68,7 +68,7 @@ class TrainingRun:
     ) -> tuple[float, list[np.ndarray]]:
         """Sum of the loss and each datum's target log-probabilities; adds to the gradient when `backward`.
 
-        Sequences are packed into micro-batches of at most `budget` tokens. The packing, and with it every rounding,
+        Sequences are packed into micro-batches of at most `budget` tokens (by default what suits the device). The packing, and with it every rounding,
         depends on the request alone.
         """
         losses.check(loss_fn, config)
@@ -79,7 +79,7 @@ class TrainingRun:
         def work(packing: Packing) -> tuple[float, list[np.ndarray], Tensor | None]:
             return self._micro_batch(packing, data, loss_fn, config, backward)
 
-        packings = pack([d.tokens for d in data], budget)
+        packings = pack([d.tokens for d in data], budget or self.token_budget())
         # Micro-batches may run side by side; their results are added in order, so rounding does not tell.
         for packing, (loss, outputs, grad) in zip(packings, self.map(work, packings), strict=True):
             total += loss
@@ -88,6 +88,15 @@ class TrainingRun:
             if grad is not None:
                 self.grad = grad if self.grad is None else self.grad.add_(grad)
         return total, logps
+
+    def token_budget(self) -> int:
+        """Tokens of one micro-batch: on a GPU as many as a third of the free memory holds activations for."""
+        config = self.decoder.config
+        if self.decoder.device.type != "cuda" or isinstance(config, GenericConfig):
+            return TOKEN_BUDGET
+        free, _ = torch.cuda.mem_get_info(self.decoder.device)
+        per_token = config.layers * (24 * config.hidden + 8 * config.intermediate) * self.decoder.dtype.itemsize
+        return max(TOKEN_BUDGET, min(32768, free // 3 // per_token))
 
     def _micro_batch(
         self, packing: Packing, data: list[Datum], loss_fn: str, config: Mapping[str, float], backward: bool
