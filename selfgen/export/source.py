@@ -16,6 +16,7 @@ from selfgen.errors import DataError
 from selfgen.manifest import sha256_file
 from selfgen.params import Params
 from selfgen.records import Task, read_json, read_jsonl
+from selfgen.report.formats import foreign
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ def _environment() -> Any:
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
     )
+    made.filters["foreign"] = foreign
     made.filters["percent"] = lambda share, digits=1: f"{100 * share:.{digits}f} %"
     return made
 

@@ -137,6 +137,8 @@ def curves(
 def bars(name: str, title: str, unit: str, rows: Sequence[tuple[str, float]], highlight: Sequence[str] = ()) -> str:
     """Horizontal bars with their counts; labels in `highlight` are drawn in the treated arm's colour."""
     with _Figure(WIDE, 0.8 + 0.27 * len(rows), left=_room(label for label, _ in rows)) as (figure, axes):
+        from matplotlib.ticker import MaxNLocator
+
         colours = [ARMS[2] if label in highlight else SOFT for label, _ in rows]
         axes.barh(range(len(rows)), [value for _, value in rows], color=colours, height=0.68)
         top = max([value for _, value in rows], default=1) or 1
@@ -148,6 +150,7 @@ def bars(name: str, title: str, unit: str, rows: Sequence[tuple[str, float]], hi
         axes.grid(axis="y", visible=False)
         axes.set_title(title)
         axes.set_xlabel(unit)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
         return _svg(figure, name, f"{title}: " + ", ".join(f"{label} {value:,.0f}" for label, value in rows))
 
 

@@ -15,6 +15,8 @@ from selfgen.report.run import BASE, Run, draw_key
 
 SHOWN_FLIPS = 20  # of each direction and pair of arms; `selfgen show item ID` shows any
 ALPHA = 0.05
+LEAST_DISCORDANCE = 0.01  # beyond the difference itself
+DRAWS = 5_000
 DIFFERENCES = (-0.05, 0.0, 0.03, 0.05, 0.08, 0.1)  # hypothetical true differences, treated minus curated
 
 
@@ -65,9 +67,14 @@ def accuracies(run: Run) -> list[dict[str, Any]]:
                 "no_box": sum(row.extracted is None for row in rows) / n,
                 "truncated": sum(row.stop_reason == "length" for row in rows) / n,
                 "mean_tokens": sum(row.n_tokens for row in rows) / n,
+                "transfer": _share_right(run.transfers.get(arm)),
             }
         )
     return out
+
+
+def _share_right(rows: Sequence[EvalRow] | None) -> float | None:
+    return sum(row.correct for row in rows) / len(rows) if rows else None
 
 
 def criteria(run: Run) -> list[dict[str, Any]]:
@@ -118,8 +125,10 @@ def thresholds(run: Run) -> list[dict[str, Any]]:
 def power(run: Run) -> dict[str, Any] | None:
     """The chance of each verdict if the true difference were this or that, and the items that 80 % would take.
 
-    Reference accuracies and discordance are the observed ones; the true differences are hypothetical, so this is not
-    the (circular) power at the observed difference. None where the arms of the registered plan were not evaluated.
+    Reference accuracies are the observed ones. So is the share of discordant items, unless a difference needs more:
+    two arms cannot differ by 5 points on 2 % of the items. True differences are hypothetical, so this is not the
+    (circular) power at the observed one; those that these accuracies leave no room for are left out. None where the
+    arms of the registered plan were not evaluated.
     """
     if run.decision is None or not {BASE, CURATED, TREATED} <= run.evaluations.keys():
         return None
@@ -128,16 +137,21 @@ def power(run: Run) -> dict[str, Any] | None:
 
     known = {arm: entry["accuracy"] for arm, entry in run.decision["accuracies"].items() if arm != TREATED}
     pair = compare(run.evaluations, TREATED, CURATED)
-    discordance = (len(pair.gained) + len(pair.lost)) / pair.n
-    try:
-        found = ask(
-            run.params.decision,
-            pair.n,
-            accuracies=known,
-            differences=DIFFERENCES,
-            discordances=[discordance],
-            draws=5_000,
-        )
-    except ParamsError:
-        return None  # criteria without one treated and one reference arm: the question has no answer
-    return found | {"discordance": discordance}
+    observed = (len(pair.gained) + len(pair.lost)) / pair.n
+    found: dict[str, Any] = {}
+    scenarios: list[dict[str, Any]] = []
+    for difference in DIFFERENCES:
+        discordance = max(observed, abs(difference) + LEAST_DISCORDANCE)
+        try:
+            found = ask(
+                run.params.decision,
+                pair.n,
+                accuracies=known,
+                differences=[difference],
+                discordances=[discordance],
+                draws=DRAWS,
+            )
+        except ParamsError:
+            return None  # criteria without one treated and one reference arm: the question has no answer
+        scenarios += [row for row in found["scenarios"] if row["feasible"]]
+    return found | {"scenarios": scenarios, "observed_discordance": observed} if scenarios else None

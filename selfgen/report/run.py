@@ -61,6 +61,7 @@ class Run:
     feasibility: Mapping[str, Any] | None = None
     trainings: Mapping[str, Training] = field(default_factory=dict)
     evaluations: Mapping[str, Sequence[EvalRow]] = field(default_factory=dict)
+    transfers: Mapping[str, Sequence[EvalRow]] = field(default_factory=dict)
     eval_timings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     decision: Mapping[str, Any] | None = None
     manifests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -124,6 +125,7 @@ def load(root: str | Path, params: Params, *, partial: bool = False) -> Run:
         feasibility=optional(root / "metrics/feasibility.json", read_json, None),
         trainings=by_arm(trained, "train/{arm}/checkpoint.json", _training),
         evaluations=by_arm([BASE, *trained], "eval/{arm}/rows.jsonl", rows(EvalRow)),
+        transfers=_transfers(data, [BASE, *trained]),
         eval_timings=by_arm([BASE, *trained], "eval/{arm}/timing.json", read_json),
         decision=optional(data / "decide/decision.json", read_json, None),
         manifests=_beside(data, "manifest.json"),
@@ -151,6 +153,12 @@ def read_rejected(path: Path) -> Rejected:
 def draw_key(name: str) -> bytes:
     """Sort key of a fixed random order that any tool can recompute: sha256 of `report:` and the id."""
     return hashlib.sha256(f"report:{name}".encode()).digest()
+
+
+def _transfers(data: Path, arms: Iterable[str]) -> dict[str, list[EvalRow]]:
+    """Evaluations on the curated set's out-of-template split, which only some sets have."""
+    paths = {arm: data / f"eval/{arm}/transfer.jsonl" for arm in arms}
+    return {arm: list(read_jsonl(path, EvalRow)) for arm, path in paths.items() if path.exists()}
 
 
 def _training(checkpoint: Path) -> Training:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,18 @@ def _tasks(data: Path, params: Params, rng: random.Random, rejected: int, words:
     index = overlap.OverlapIndex.build(test[:20])  # enough to have the file's shape
     found = overlap.summarise(tasks, index, params.filter.decontaminate.reject)
     write_json(data / "filter/overlap.json", found)
+    judged = len(tasks) + len(refused)
+    write_json(
+        data.parent / "metrics/filter.json",
+        {
+            "candidates_judged": judged,
+            "accepted": len(tasks),
+            "yield": len(tasks) / judged,
+            "rejected": dict(sorted(Counter(row.reason for row in refused).items())),
+            "generated_eval_exact_overlaps": found["generated_eval_exact_overlaps"],
+            "overlap_hits": found["hits"],
+        },
+    )
 
 
 def _audit(data: Path, params: Params, rng: random.Random, errors: int, words: int, test: list[CuratedRow]) -> None:
