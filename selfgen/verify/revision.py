@@ -42,17 +42,22 @@ def _archive(root: Path, rev: str) -> bytes:
 
 
 def _fetch(root: Path, rev: str, folder: Path) -> None:
-    """Every output of the revision's dvc.lock, through DVC's own file system."""
+    """Every output of the revision's dvc.lock that git does not hold, through DVC's own file system."""
     from dvc.api import DVCFileSystem
+    from dvc.exceptions import DvcException
 
     from selfgen.verify.run import Run
 
-    source = DVCFileSystem(str(root.resolve()), rev=rev)
-    for name in Run(folder).locked_outs:
-        if (folder / name).exists():
-            continue
+    if not (folder / "dvc.lock").is_file():
+        raise DataError(f"--rev {rev}: holds no dvc.lock, so nothing was recorded there; give a revision after a run")
+    missing = [name for name in Run(folder).locked_outs if not (folder / name).exists()]
+    try:
+        source = DVCFileSystem(str(root.resolve()), rev=rev)
+    except DvcException as error:
+        raise DataError(f"{root}: DVC cannot open it ({str(error)[:80]}); run from the project's folder") from None
+    for name in missing:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         try:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             source.get(name, str(folder / name), recursive=source.isdir(name))
-        except (OSError, ValueError):
-            continue
+        except (OSError, ValueError, DvcException):
+            continue  # its claims say that it is missing

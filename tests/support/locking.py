@@ -14,11 +14,11 @@ from selfgen.verify.files import md5
 REPO = Path(__file__).resolve().parents[2]
 
 
-def lock(root: Path) -> None:
+def lock(root: Path, more: dict[str, Any] | None = None) -> None:
     """A dvc.lock for the files under `root`, from the project's own dvc.yaml; what no file stands for is left out."""
     graph = yaml.safe_load((REPO / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
     values = yaml.safe_load((root / "params.yaml").read_text(encoding="utf-8"))
-    stages: dict[str, Any] = {}
+    stages: dict[str, Any] = dict(more or {})
     for name, stage in graph.items():
         keys = list(values["arms"]) if "foreach" in stage else [None]
         for key in keys:

@@ -96,7 +96,7 @@ def test_rendered_requests_carry_no_secret_either() -> None:
     sent = []
 
     class Renderer:
-        def build_generation_prompt(self, messages):
+        def build_generation_prompt(self, messages, prefill=None):
             text = "".join(m["content"] for m in messages)
             return type("P", (), {"to_ints": lambda _: [ord(c) for c in text]})()
 
@@ -265,7 +265,7 @@ def test_retries_of_a_greedy_audit_sample_with_their_own_seed() -> None:
             return [[Completion("?", 1, "stop")] for _ in range(10)]
 
     class Renderer:
-        def build_generation_prompt(self, messages):
+        def build_generation_prompt(self, messages, prefill=None):
             return type("P", (), {"to_ints": lambda _: [1]})()
 
         def get_stop_sequences(self):
