@@ -149,3 +149,15 @@ def test_careless_habits_have_their_own_share_in_each_structure():
     assert max(shares) > 0.8
     habits = {habit for _, habit in corpus.careful_shares().values()}
     assert habits == set(corpus.HABITS)
+
+
+def test_labels_can_be_checked_without_a_model_by_reading_problems_back():
+    import random
+
+    from tools.check_labels import readings
+
+    rng = random.Random(3)
+    for _ in range(150):
+        problem = corpus.draw(rng)
+        assert problem.answer in readings(problem.question)
+    assert readings("Tom has some pens. How many pens does Tom have now?") == set()
