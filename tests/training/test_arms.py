@@ -124,13 +124,15 @@ def test_training_killed_in_the_middle_ends_with_the_same_files_and_no_step_twic
     }
     (tmp_path / "given.json").write_text(json.dumps(given))
     child = subprocess.Popen([sys.executable, str(script), str(tmp_path)], env={**os.environ})
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "second").exists():
-        assert child.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    child.send_signal(signal.SIGKILL)
-    child.wait()
+    deadline = time.monotonic() + 240
+    try:
+        while not (tmp_path / "second").exists():
+            assert child.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
     log_dir = cache_dir() / "runs" / arms._run_name(coin, "rl_selfgen", problems, start, service, 3, 0.5)
     assert len(results.metric_rows(log_dir)) in (1, 2)
 
