@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from selfgen.evaluation.worker import Worker
+from selfgen.records import EvalRow
 
 TIMEOUT = 5.0
 """Seconds math-verify may take for one completion."""
@@ -85,6 +86,13 @@ def agreement(items: Iterable[Item], timeout: float = TIMEOUT) -> dict[str, Any]
         worker.close()
     agree = counts["both_correct"] + counts["both_wrong"]
     return {"n": n, "agree": agree / n if n else None, **counts, "disagreements": [asdict(d) for d in found]}
+
+
+def of_rows(rows: Iterable[EvalRow], timeout: float = TIMEOUT) -> dict[str, Any]:
+    """`agreement` over the rows of one evaluation (data/eval/ARM/rows.jsonl)."""
+    return agreement(
+        (Item(row.item_id, row.completion, row.answer, row.extracted, row.correct) for row in rows), timeout
+    )
 
 
 def _verify(completion: str, answer: str) -> tuple[bool, str]:

@@ -1,7 +1,8 @@
 """The second grader: independent, listed item by item, never silently late."""
 
-from selfgen.evaluation.agreement import Item, agreement
+from selfgen.evaluation.agreement import Item, agreement, of_rows
 from selfgen.evaluation.grading import grade
+from selfgen.records import EvalRow
 
 
 def items(*pairs):
@@ -40,3 +41,11 @@ def test_a_completion_that_hangs_math_verify_is_reported_as_late_and_the_rest_is
 
 def test_no_items_is_no_agreement_rather_than_full_agreement():
     assert agreement([])["agree"] is None
+
+
+def test_evaluation_rows_are_graded_again_from_their_completions_and_not_from_their_verdicts():
+    forged = EvalRow("t-0", "a", "42", "so \\boxed{41}", 5, "stop", "41", True)
+    sound = EvalRow("t-1", "a", "42", "so \\boxed{42}", 5, "stop", "42", True)
+    report = of_rows([forged, sound])
+    assert (report["both_correct"], report["only_stock"]) == (1, 1)
+    assert [d["item_id"] for d in report["disagreements"]] == ["t-0"]
