@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -261,11 +262,15 @@ def _curve(run: Run, arm: str) -> None:
             "correct": mean([r.correct for r in members]),
             "format": mean([r.format for r in members]),
             "response_tokens": mean([float(r.n_tokens) for r in members]),
+            "mixed_groups": mixed_share(members),
             "learning_rate": rate,
         }
         for field, value in wanted.items():
             if not math.isclose(row.get(field, math.nan), value, abs_tol=2 * ROUNDING):
                 raise broken(f"{name}: step {row['step']}: {field} {row.get(field)}, recomputed {value:.6g}")
+    with open(run.path(f"data/train/{arm}/curve.csv"), encoding="utf-8", newline="") as file:
+        drawn = [{field: float(value) for field, value in row.items()} for row in csv.DictReader(file)]
+    expect(drawn, rows, f"data/train/{arm}/curve.csv")
     said = run.json(f"metrics/train/{arm}.json")
     wanted = {
         "steps": run.params.train.steps,

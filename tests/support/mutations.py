@@ -163,6 +163,12 @@ def flip_weight(root: Path) -> None:
     path.write_bytes(bytes(data))
 
 
+def plot(root: Path) -> None:
+    """The curve that is drawn ends elsewhere than the curve that was measured."""
+    path = root / f"data/train/{TREATMENT}/curve.csv"
+    path.write_text(path.read_text() + path.read_text().splitlines()[-1] + "\n")
+
+
 def rename_arm(root: Path) -> None:
     """The treatment's rows are the base model's, under the treatment's name."""
     found = [row | {"arm": TREATMENT} for row in rows(root, "data/eval/base/rows.jsonl")]
@@ -235,6 +241,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("rollout dropped", edit_rows(_train(TREATMENT, "rollouts.jsonl"), drop(0)), training.batches),
     Mutation("last training step dropped", edit_rows(_train(BASELINE, "rollouts.jsonl"), lambda f: f.__delitem__(slice(-4, None))), training.batches),
     Mutation("training curve edited", edit_rows(_train(TREATMENT, "curve.jsonl"), put(-1, "reward", 0.99)), training.measured),
+    Mutation("plotted curve edited", plot, training.measured),
     Mutation("pilot mean edited", edit_json(f"data/pilot/{TREATMENT}/pilot.json", assign("mean_reward", 0.51)), training.measured),
     Mutation("training metric edited", edit_json(f"metrics/train/{TREATMENT}.json", assign("reward_last", 0.99)), training.measured),
     Mutation("learning rate sent edited", edit_rows(_train(TREATMENT, "optim.jsonl"), lambda f: f[1]["params"].update(learning_rate=0.1)), training.optimizer),
