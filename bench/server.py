@@ -55,7 +55,9 @@ def write_random(folder: Path, shape: str, dtype: torch.dtype) -> Path:
     )
     config.eos_token_id = config.bos_token_id = config.pad_token_id = None
     torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(config, dtype=dtype).save_pretrained(folder)
+    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    model.cpu().save_pretrained(folder)
     return folder
 
 

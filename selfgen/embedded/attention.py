@@ -74,18 +74,23 @@ class PackedCausal:
 
 
 class SlotCache:
-    """Keys and values of the running sequences, one slot a sequence: per layer [slots, kv heads, length, dim].
+    """Keys and values of the running sequences, one slot a sequence: [2 * layers, slots, kv heads, length, dim].
 
-    Both slots and length grow by need, in steps, so that memory follows use.
+    Even layers of the store are keys, odd ones values. Both slots and length grow by need, in steps, so that memory
+    follows use.
     """
 
     def __init__(self, config: DecoderConfig, device: torch.device, dtype: torch.dtype, step: int = 64):
         self.config = config
+        self.step = step
         self.device = device
         self.dtype = dtype
-        self.step = step
-        self.slots = 0
-        self.length = 0
+        self.release()
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self.slots = self.length = 0
+        self.store = torch.empty(0, device=self.device, dtype=self.dtype)
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
 
@@ -98,34 +103,22 @@ class SlotCache:
         if slots <= self.slots and self.length * 0.7 <= length <= self.length:
             return
         slots = max(slots, self.slots)
-        old_slots, old_length = self.slots, min(self.length, length)
-        for store in (self.keys, self.values):
-            grown = []
-            for layer in range(self.config.layers):
-                shape = (slots, self.config.kv_heads, length, self.config.head_dim)
-                tensor = torch.zeros(shape, device=self.device, dtype=self.dtype)
-                if old_slots:
-                    tensor[:old_slots, :, :old_length] = store[layer][:, :, :old_length]
-                grown.append(tensor)
-            store[:] = grown
-        self.slots, self.length = slots, length
+        config = self.config
+        shape = (2 * config.layers, slots, config.kv_heads, length, config.head_dim)
+        grown = torch.zeros(shape, device=self.device, dtype=self.dtype)
+        if self.slots:
+            kept = min(self.length, length)
+            grown[:, : self.slots, :, :kept] = self.store[:, :, :, :kept]
+        self.store, self.slots, self.length = grown, slots, length
+        self.keys, self.values = list(grown[0::2]), list(grown[1::2])
 
-    def release(self) -> None:
-        """Give the memory back."""
-        self.slots = self.length = 0
-        self.keys, self.values = [], []
-
-    def fill(self, slots: list[int], kept: list[tuple[Tensor, Tensor]]) -> None:
-        """Copy one prompt's k and v [tokens, kv heads, dim] per layer into several slots."""
-        tokens = kept[0][0].shape[0]
-        for layer, (k, v) in enumerate(kept):
-            self.keys[layer][slots, :, :tokens] = k.transpose(0, 1)
-            self.values[layer][slots, :, :tokens] = v.transpose(0, 1)
+    def fill(self, start: int, stop: int, kept: Tensor) -> None:
+        """Copy one prompt's k and v, [2 * layers, tokens, kv heads, dim], into the slots from start to stop."""
+        self.store[:, start:stop, :, : kept.shape[1]] = kept.transpose(1, 2).unsqueeze(1)
 
     def move(self, source: int, target: int, tokens: int) -> None:
         """Move a sequence's first `tokens` entries from one slot to another."""
-        for store in (*self.keys, *self.values):
-            store[target, :, :tokens] = store[source, :, :tokens]
+        self.store[:, target, :, :tokens] = self.store[:, source, :, :tokens]
 
 
 class SlotAttention:
@@ -158,18 +151,13 @@ class SlotAttention:
         if self.cache.device.type == "cpu":
             out = self._chunked(q, keys[:rows], values[:rows])
         else:
-            out = self._product(q, keys[:rows], values[:rows])
+            out = self._fused(q, keys[:rows], values[:rows])
         return out.reshape(rows, config.heads * config.head_dim)
 
-    def _product(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """The same as two batched products over the first `span` keys: on a GPU faster than the masked fused kernels."""
-        rows, heads, group, dim = q.shape
-        flat_keys = keys.view(rows * heads, -1, dim)[:, : self.span]
-        flat_values = values.view(rows * heads, -1, dim)[:, : self.span]
-        scores = torch.bmm(q.view(rows * heads, group, dim) * dim**-0.5, flat_keys.transpose(1, 2))
-        scores = scores.view(rows, heads, group, self.span) + self.bias[:, None, None]
-        weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(q.dtype)
-        return torch.bmm(weights.view(rows * heads, group, self.span), flat_values).view(rows, heads, group, dim)
+    def _fused(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """The same in one kernel, over the first `span` keys."""
+        bias = self.bias[:, None, None]
+        return F.scaled_dot_product_attention(q, keys[:, :, : self.span], values[:, :, : self.span], attn_mask=bias)
 
     def _chunked(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """q [rows, kv heads, group, dim], keys and values [rows, kv heads, length, dim] -> like q."""

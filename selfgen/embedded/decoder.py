@@ -145,16 +145,16 @@ class Decoder:
         positions = torch.from_numpy(packing.positions).to(self.device)
         return self.forward(torch.from_numpy(packing.tokens).to(self.device), self.rope(positions), attend, lora)
 
-    def prompts(self, sequences: list[list[int]], lora: Lora) -> list[tuple[list[tuple[Tensor, Tensor]], Tensor]]:
-        """Prompts computed together: for each, k and v per layer, and the hidden states [tokens, hidden]."""
+    def prompts(self, sequences: list[list[int]], lora: Lora) -> list[tuple[Tensor, Tensor]]:
+        """Prompts computed together: for each, k and v [2 * layers, tokens, kv heads, dim] and hidden states."""
         lengths = [len(tokens) for tokens in sequences]
         attend = PackedCausal(self.config, lengths, keep=True)
         positions = torch.cat([torch.arange(n, device=self.device) for n in lengths])
         tokens = torch.tensor([t for sequence in sequences for t in sequence], device=self.device)
         hidden = self.forward(tokens, self.rope(positions), attend, lora)
         assert attend.kept is not None
-        parts = [(k.split(lengths), v.split(lengths)) for k, v in attend.kept]
-        return [([(k[i], v[i]) for k, v in parts], h) for i, h in enumerate(hidden.split(lengths))]
+        kept = torch.stack([tensor for pair in attend.kept for tensor in pair])
+        return list(zip(kept.split(lengths, dim=1), hidden.split(lengths), strict=True))
 
     def rope(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin for token positions [tokens], each [tokens, 1, head_dim]."""

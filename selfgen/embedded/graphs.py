@@ -17,13 +17,12 @@ from torch import Tensor
 from selfgen.embedded.attention import SlotAttention
 from selfgen.embedded.decoder import Decoder
 from selfgen.embedded.lanes import DecodeText, Lane
-from selfgen.embedded.lora import Lora, no_lora
+from selfgen.embedded.lora import Lora
 from selfgen.embedded.sampler import Prompt, Sequence
 
 STEPS = 8
 SPAN_STEP = 128
 GRAPHS_KEPT = 48
-CHUNK = 1024
 ROW_BUCKETS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048)
 
 
@@ -58,7 +57,7 @@ class GraphLane(Lane):
         """Take in sequences whose prompt has been computed and whose first token is chosen."""
         count = len(self.running) + len(sequences)
         self.make_room(bucket(count), max(s.position for s in (*self.running, *sequences)) + 1 + STEPS)
-        self.cache.fill(list(range(len(self.running), count)), prompt.kept)
+        self.cache.fill(len(self.running), count, prompt.kept)
         self.running += sequences
 
     def make_room(self, rows: int, length: int) -> None:
@@ -67,6 +66,7 @@ class GraphLane(Lane):
             slots = max(rows, self.cache.slots)
             self.cache.reserve(slots, max(length + length // 2, self.cache.length))
             self._graphs.clear()
+            self._pool = None  # a pool ends with its last graph
         self.length = self.cache.length
 
     def _simple(self) -> bool:
@@ -123,13 +123,14 @@ class GraphLane(Lane):
         """One step for this shape and adapter: a captured graph, kept for the next time."""
         lora = self.lora
         adapter = self.running[0].job.adapter
-        key = (rows, span, adapter.digest if adapter else "")
+        plain = all(s.job.params.temperature in (0, 1) for s in self.running)
+        key = (rows, span, adapter.digest if adapter else "", plain)
         if key in self._graphs:
             self._graphs.move_to_end(key)
             return self._graphs[key]
 
         def step() -> None:
-            self._compute(rows, span, state, lora)
+            self._compute(span, state, lora, plain)
 
         if not self.capture:
             return step
@@ -152,14 +153,14 @@ class GraphLane(Lane):
             self._graphs.popitem(last=False)
         return graph.replay
 
-    def _compute(self, rows: int, span: int, state: StepState, lora: Lora = no_lora) -> None:
+    def _compute(self, span: int, state: StepState, lora: Lora, plain: bool) -> None:
         """Decode one token of every row and advance the state; no host decisions inside."""
         decoder = self.decoder
         attend = SlotAttention(self.cache, state.positions, span)
         hidden = decoder.forward(state.tokens, decoder.rope(state.positions), attend, lora)
         table = torch.log_softmax(decoder.logits(hidden, lora), dim=-1)
         uniforms = state.uniforms.index_select(0, state.index).squeeze(0)
-        chosen = choose_static(table, state.heat, uniforms)
+        chosen = choose_static(table, None if plain else state.heat, state.heat == 0, uniforms)
         state.out_tokens.index_copy_(0, state.index, chosen.unsqueeze(0))
         state.out_logps.index_copy_(0, state.index, table.gather(1, chosen.unsqueeze(1)).t())
         state.tokens.copy_(chosen)
@@ -175,23 +176,31 @@ def bucket(rows: int) -> int:
     return next((b for b in ROW_BUCKETS if b >= rows), -(-rows // 1024) * 1024)
 
 
-def choose_static(table: Tensor, heat: Tensor, uniforms: Tensor) -> Tensor:
-    """`sampler.choose` for temperatures alone, without host decisions; rows of temperature 0 take the largest.
+def choose_static(table: Tensor, heat: Tensor | None, greedy: Tensor, uniforms: Tensor) -> Tensor:
+    """`sampler.choose` without host decisions; `heat` None means temperature 1 wherever a row is not greedy.
 
     The cumulative distribution is searched in two levels: sums of chunks, then within the chunk.
     """
     rows, vocabulary = table.shape
-    greedy = heat == 0
-    scores = torch.where(
-        (heat == 1).unsqueeze(1), table, torch.log_softmax(table / heat.clamp(min=1e-6).unsqueeze(1), -1)
-    )
-    padding = -vocabulary % CHUNK
-    probabilities = torch.nn.functional.pad(scores.exp(), (0, padding)).view(rows, -1, CHUNK)
-    sums = probabilities.sum(dim=-1, dtype=torch.float32).double().cumsum(dim=-1)
+    scores = table
+    if heat is not None:
+        heated = torch.log_softmax(table / heat.clamp(min=1e-6).unsqueeze(1), dim=-1)
+        scores = torch.where((heat == 1).unsqueeze(1), table, heated)
+    chunk = chunk_of(vocabulary)
+    probabilities = scores.exp()
+    if vocabulary % chunk:
+        probabilities = torch.nn.functional.pad(probabilities, (0, -vocabulary % chunk))
+    probabilities = probabilities.view(rows, -1, chunk)
+    sums = probabilities.sum(dim=-1).double().cumsum(dim=-1)
     wanted = (uniforms * sums[:, -1]).unsqueeze(1)
-    chunk = torch.searchsorted(sums, wanted, right=True).clamp_(max=sums.shape[1] - 1)
-    before = torch.where(chunk > 0, sums.gather(1, (chunk - 1).clamp_(min=0)), torch.zeros_like(wanted))
-    inside = probabilities.gather(1, chunk.unsqueeze(2).expand(-1, -1, CHUNK)).squeeze(1).double().cumsum(dim=-1)
-    place = torch.searchsorted(inside, wanted - before, right=True).clamp_(max=CHUNK - 1)
-    sampled = (chunk * CHUNK + place).squeeze(1).clamp_(max=vocabulary - 1)
+    which = torch.searchsorted(sums, wanted, right=True).clamp_(max=sums.shape[1] - 1)
+    before = torch.where(which > 0, sums.gather(1, (which - 1).clamp_(min=0)), torch.zeros_like(wanted))
+    inside = probabilities.gather(1, which.unsqueeze(2).expand(-1, -1, chunk)).squeeze(1).double().cumsum(dim=-1)
+    place = torch.searchsorted(inside, wanted - before, right=True).clamp_(max=chunk - 1)
+    sampled = (which * chunk + place).squeeze(1).clamp_(max=vocabulary - 1)
     return torch.where(greedy, table.argmax(dim=-1), sampled)
+
+
+def chunk_of(vocabulary: int) -> int:
+    """Chunk width: a power of two from 64 to 1024 that divides the vocabulary where there is one."""
+    return next((c for c in (1024, 512, 256, 128, 64) if vocabulary % c == 0), 256)

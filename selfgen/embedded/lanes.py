@@ -71,7 +71,7 @@ class Lane(BaseLane):
         # Only as long as needed now: the cache grows with the sequences.
         length = max(s.position for s in (*self.running, *sequences)) + 1
         self.cache.reserve(padded(count), length)
-        self.cache.fill(list(range(len(self.running), count)), prompt.kept)
+        self.cache.fill(len(self.running), count, prompt.kept)
         self.running += sequences
 
     def make_room(self, rows: int, length: int) -> None:

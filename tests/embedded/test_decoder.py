@@ -9,6 +9,7 @@ from selfgen.embedded.attention import PackedCausal, SlotAttention, SlotCache
 from selfgen.embedded.config import DecoderConfig, Unsupported, content_digest, end_tokens
 from selfgen.embedded.decoder import Decoder
 from selfgen.embedded.errors import RequestError
+from selfgen.embedded.lora import no_lora
 from tests.embedded.tiny import write_model
 
 LLAMA3 = {
@@ -61,9 +62,8 @@ def test_decoding_with_the_cache_equals_the_whole_forward_pass(decoder: Decoder)
     with torch.no_grad():
         whole = packed_logits(decoder, [s + [4] * steps for s in sequences])
         for slot, sequence in enumerate(sequences):
-            attend = PackedCausal(decoder.config, [len(sequence)], keep=True)
-            decoder.forward(torch.tensor(sequence), decoder.rope(torch.arange(len(sequence))), attend)
-            cache.fill([slot], attend.kept)
+            ((kept, _),) = decoder.prompts([sequence], no_lora)
+            cache.fill(slot, slot + 1, kept)
         for step in range(steps):
             positions = torch.tensor([len(s) + step for s in sequences])
             attend = SlotAttention(cache, positions)
