@@ -12,7 +12,6 @@ What differs from calling the recipe, and why:
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import fcntl
 import hashlib
@@ -24,7 +23,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +30,7 @@ from selfgen.errors import GateError, ServiceError
 from selfgen.records import Rollout, dumps, replace_file, write_json, write_jsonl
 from selfgen.training import results, sent
 from selfgen.training.checkpoints import export_adapter
+from selfgen.training.loop import run_stock_loop
 from selfgen.training.subset import Problem
 
 if TYPE_CHECKING:
@@ -104,14 +103,15 @@ def train_arm(
     with _log_folder(_run_name(params, arm, problems, start, service, total, rate)) as log_dir:
         resumed_from = _prepare(log_dir, service)
         with sent.observing(log_dir / "sent.jsonl", first_step=resumed_from, on_step=on_step):
-            _run_stock_loop(_config(params, arm, problems, start, service, total, rate, log_dir), arm)
+            run_stock_loop(_config(params, arm, problems, start, service, total, rate, log_dir), arm, service)
         records = sent.read_sent(log_dir / "sent.jsonl")
         kept = sent.effective(records, total)
         wrong = sent.mismatches(records, params.train.optimizer, params.train.loss_fn)
         if len(kept) != total:
             wrong.append(f"{len(kept)} optimizer steps were sent, {total} were planned")
         if wrong:
-            raise GateError(f"arm {arm}: {wrong[0]} (and {len(wrong) - 1} more); the stock loop and params disagree")
+            more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+            raise GateError(f"arm {arm}: {wrong[0]}{more}; the stock loop and params disagree")
         final = _final_checkpoint(log_dir, total)
         saved = [row[key] for row in results.checkpoint_rows(log_dir) for key in ("state_path", "sampler_path")]
         digest = export_adapter(service, final["state_path"], final["sampler_path"], adapter)
@@ -237,45 +237,6 @@ def _config(
         num_groups_to_log=0,
         base_url=service.base_url,
     )
-
-
-def _run_stock_loop(config: Any, arm: str) -> None:
-    from tinker import TinkerError
-    from tinker_cookbook.rl import train
-
-    from selfgen.service import as_service_error
-
-    try:
-        with _quiet():
-            asyncio.run(train.main(config))
-    except (TinkerError, OSError) as error:
-        failed = as_service_error(error, f"arm {arm}")
-        raise ServiceError(f"{failed} (training resumes from its last checkpoint)") from None
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """The loop prints every metric table, every bar and each of the SDK's deprecations; keep the console for warnings."""
-    from tinker_cookbook.rl import train
-
-    root = logging.getLogger()
-    level, handlers, bar = root.level, root.handlers[:], train.tqdm
-    train.tqdm = partial(bar, disable=True)
-    logging.disable(logging.INFO)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            yield
-    finally:
-        logging.disable(logging.NOTSET)
-        train.tqdm = bar
-        for handler in root.handlers[:]:
-            if handler not in handlers:
-                root.removeHandler(handler)
-                handler.close()
-        for handler in handlers:
-            root.addHandler(handler)
-        root.setLevel(level)
 
 
 def _run_name(

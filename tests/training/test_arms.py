@@ -11,9 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from selfgen.errors import GateError
+from selfgen.embedded.launch import running_server
+from selfgen.errors import GateError, ServiceError
 from selfgen.journal import cache_dir
 from selfgen.records import Rollout, read_json, read_jsonl
+from selfgen.service import Service, state_dir
 from selfgen.training import arms, preflight, results
 from tests.training.conftest import make_params
 
@@ -199,6 +201,44 @@ def test_a_run_whose_checkpoints_the_service_lost_starts_anew(coin, problems, st
     run = arms.train_arm(coin, "rl_selfgen", problems, start, service, adapter=tmp_path / "adapter", steps=1)
     assert run.timing["resumed_from_step"] == 0
     assert run.steps == 1
+
+
+def test_a_run_killed_between_its_last_step_and_its_files_trains_nothing_again(
+    trained, coin, problems, start, service, tmp_path
+):
+    adapter = tmp_path / "adapter"
+    arms.train_arm(coin, "rl_selfgen", problems, start, service, adapter=adapter, keep_log=True)
+    sent_again = []
+    again = arms.train_arm(coin, "rl_selfgen", problems, start, service, adapter=adapter, on_step=sent_again.append)
+    arms.write(tmp_path, coin, again, start)
+    assert sent_again == []
+    assert again.timing["resumed_from_step"] == 3
+    for name in ("checkpoint.json", "rollouts.jsonl", "curve.jsonl", "optim.jsonl"):
+        assert (tmp_path / name).read_bytes() == (trained[1] / name).read_bytes(), name
+
+
+def test_a_server_that_dies_in_the_middle_of_training_is_one_line_within_seconds(coin, problems, start, tmp_path):
+    with running_server([coin.model.name], state_dir(), seed=0) as info:
+        own = Service("embedded", info.base_url, info.api_key, 8, None)
+        before = {name: os.environ.get(name) for name in ("TINKER_BASE_URL", "TINKER_API_KEY")}
+        os.environ.update(TINKER_BASE_URL=info.base_url, TINKER_API_KEY=info.api_key)
+        died = []
+
+        def kill(sent):
+            if not died:
+                os.kill(info.pid, signal.SIGKILL)
+                died.append(time.monotonic())
+
+        try:
+            with pytest.raises(ServiceError, match="the embedded server has ended in the middle of training"):
+                arms.train_arm(
+                    coin, "rl_selfgen", problems, start, own, adapter=tmp_path / "adapter", rate=0.25, on_step=kill
+                )
+            assert time.monotonic() - died[0] < 60
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name) if value is None else os.environ.update({name: value})
+    assert not (tmp_path / "adapter").exists()
 
 
 def test_two_equal_runs_at_once_do_not_share_a_log_folder(coin, problems, start, service):
