@@ -26,12 +26,12 @@ from tests.report import tree
 
 @pytest.fixture(scope="module")
 def params(root: Path) -> Params:
-    return tree.params(root)
+    return tree.finished(root)[1]
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, params: Params) -> Path:
-    return tree.make(tmp_path_factory.mktemp("run"), params, n_test=30)
+def finished(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
+    return tree.copy(root, tmp_path_factory.mktemp("export") / "run")
 
 
 @pytest.fixture(scope="module")
@@ -198,8 +198,7 @@ def test_adapters_come_with_a_card_and_only_if_they_are_the_recorded_ones(
     assert adapter_digest(tmp_path / "out") == digest
 
 
-def test_the_command_writes_every_format(finished: Path, params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    (finished / "params.yaml").write_text(yaml.safe_dump(params.model_dump(mode="json")), encoding="utf-8")
+def test_the_command_writes_every_format(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(finished)
     for form, place in (("hf", "tasks-hf"), ("verifiers", "tasks-verifiers"), ("croissant", "tasks-croissant"),
                         ("jsonl", "tasks.jsonl")):  # fmt: skip

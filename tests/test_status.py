@@ -22,8 +22,8 @@ def params(root: Path) -> Params:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
-    return tree.make(tmp_path_factory.mktemp("run"), tree.params(root), n_test=20)
+def finished(root: Path) -> Path:
+    return tree.finished(root)[0]
 
 
 def project(folder: Path) -> None:
@@ -77,7 +77,7 @@ def test_facts_come_from_the_artifacts(finished: Path) -> None:
     assert status.fact(finished, "audit") == "passed: 0 label errors in 40, round 1"
     assert status.fact(finished, "gate") == "passed"
     assert status.fact(finished, "decide") in ("validated", "failed", "inconclusive")
-    assert status.fact(finished, "curated") == "20 test, 200 train"
+    assert status.fact(finished, "curated") == "300 test, 200 train"
     assert status.fact(finished, "generate") == ""
 
 

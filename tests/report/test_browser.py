@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from selfgen.report import page
-from selfgen.report.run import load
 from tests.report import browser, tree
 
 REASON = browser.missing()
@@ -35,12 +33,8 @@ return bad;
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
-    arms = {"rl_gsm8k": {"data": "curated"}, "rl_selfgen": {"data": "tasks"},
-            "rl_random_reward": {"data": "tasks", "reward": "random"}}  # fmt: skip
-    params = tree.params(root, arms=arms)
-    where = tree.make(tmp_path_factory.mktemp("run"), params, audit_errors=0)
-    path = where / "index.html"
-    path.write_text(page.render(load(where, params)), encoding="utf-8")
+    path = tmp_path_factory.mktemp("page") / "index.html"
+    path.write_text(tree.html(root), encoding="utf-8")
     return path
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +13,15 @@ from tests.report import tree
 
 REGISTERED = {"rl_gsm8k": {"data": "curated"}, "rl_selfgen": {"data": "tasks"}}
 WITH_RANDOM = REGISTERED | {"rl_random_reward": {"data": "tasks", "reward": "random"}}
-# Far enough apart that 400 items decide.
+# Far enough apart that 300 items decide.
 CLEAR = {"base": 0.2, "rl_gsm8k": 0.5, "rl_selfgen": 0.97, "rl_random_reward": 0.25}
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
-    """A run up to its last evaluation; the tests evaluate it again."""
-    return tree.make(tmp_path_factory.mktemp("run"), tree.params(root, arms=WITH_RANDOM), n_test=400, rejected=0)
-
-
 @pytest.fixture
-def made(trained: Path, tmp_path: Path, root: Path):
+def made(tmp_path: Path, root: Path):
     def make(arms: dict[str, Any], accuracy: dict[str, float]) -> Run:
         params = tree.params(root, arms=arms)
-        shutil.copytree(trained, tmp_path / "run", dirs_exist_ok=True)
-        return load(tree.evaluate(tmp_path / "run", params, accuracy), params)
+        return load(tree.evaluate(tree.copy(root, tmp_path / "run"), params, accuracy), params)
 
     return make
 

@@ -25,18 +25,15 @@ def params(root: Path) -> Params:
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory, params: Params) -> Path:
-    return tree.make(tmp_path_factory.mktemp("first"), params, n_test=300, rejected=30, accuracy=CLEAR)
+def first(tmp_path_factory: pytest.TempPathFactory, params: Params, root: Path) -> Path:
+    return tree.evaluate(tree.copy(root, tmp_path_factory.mktemp("first") / "run"), params, CLEAR)
 
 
 @pytest.fixture(scope="module")
-def second(tmp_path_factory: pytest.TempPathFactory, first: Path, root: Path) -> tuple[Path, Params]:
+def second(tmp_path_factory: pytest.TempPathFactory, params: Params, root: Path) -> tuple[Path, Params]:
     """The same tasks, evaluated again under another alpha and with a worse treated arm."""
-    params = tree.params(root)
-    decision = params.decision.model_copy(update={"alpha": 0.1})
-    params = params.model_copy(update={"decision": decision})
-    where = tmp_path_factory.mktemp("second") / "run"
-    shutil.copytree(first, where)
+    params = params.model_copy(update={"decision": params.decision.model_copy(update={"alpha": 0.1})})
+    where = tree.copy(root, tmp_path_factory.mktemp("second") / "run")
     return tree.evaluate(where, params, CLEAR | {"rl_selfgen": 0.3}, seed=1), params
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -23,13 +22,8 @@ def params(root: Path) -> Params:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, params: Params) -> Path:
-    return tree.make(tmp_path_factory.mktemp("run"), params)
-
-
-@pytest.fixture(scope="module")
-def html(finished: Path, params: Params) -> str:
-    return page.render(load(finished, params))
+def html(root: Path) -> str:
+    return tree.html(root)
 
 
 class Structure(HTMLParser):
@@ -91,8 +85,8 @@ def test_every_part_of_the_report_is_there(html: str, wanted: str) -> None:
     assert wanted in html
 
 
-def test_equal_runs_give_equal_bytes(finished: Path, params: Params, html: str) -> None:
-    assert page.render(load(finished, params)) == html
+def test_equal_runs_give_equal_bytes(root: Path, html: str) -> None:
+    assert page.render(load(*tree.finished(root))) == html
 
 
 def test_twenty_random_tasks_are_shown_with_code_label_and_pass_rate(html: str) -> None:
@@ -102,20 +96,19 @@ def test_twenty_random_tasks_are_shown_with_code_label_and_pass_rate(html: str) 
     assert " of 8" in shown
 
 
-def test_build_writes_the_page_and_the_filled_plan(tmp_path: Path, finished: Path, params: Params) -> None:
-    shutil.copytree(finished, tmp_path / "run")
-    report.build(tmp_path / "run", params)
+def test_build_writes_the_page_and_the_filled_plan(tmp_path: Path, root: Path) -> None:
+    report.build(tree.copy(root, tmp_path / "run"), tree.finished(root)[1])
     plan = json.loads((tmp_path / "run/reports/experiment.json").read_text(encoding="utf-8"))
     assert plan["feasibility_check"]["status"] == "within_budget"
     assert plan["activation_gate"]["metrics"]["generated_eval_exact_overlaps"] == 0.0
     assert (tmp_path / "run/reports/index.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_a_missing_artifact_is_named(tmp_path: Path, finished: Path, params: Params) -> None:
-    shutil.copytree(finished, tmp_path / "run")
+def test_a_missing_artifact_is_named(tmp_path: Path, root: Path) -> None:
+    tree.copy(root, tmp_path / "run")
     (tmp_path / "run/data/gate/gate.json").unlink()
     with pytest.raises(DataError, match=r"gate\.json: no such file"):
-        report.build(tmp_path / "run", params)
+        report.build(tmp_path / "run", tree.finished(root)[1])
 
 
 def test_a_stopped_run_has_a_page_that_says_what_stopped_it(tmp_path: Path, params: Params) -> None:
@@ -132,8 +125,8 @@ def test_an_empty_project_has_a_page_too(tmp_path: Path, params: Params) -> None
     assert "there is no verdict yet" in page.render(load(tmp_path, params, partial=True))
 
 
-def test_markdown_tables_survive_pipes_and_tags(finished: Path, params: Params) -> None:
-    text = page.markdown(load(finished, params))
+def test_markdown_tables_survive_pipes_and_tags(root: Path) -> None:
+    text = page.markdown(load(*tree.finished(root)))
     tables = [line for line in text.splitlines() if line.startswith("|")]
     assert len(tables) > 10
     assert "<b>" not in text

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import random
+import shutil
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from selfgen import budget, gates, manifest
 from selfgen.decision.run import decide_files
@@ -32,8 +38,6 @@ ACCURACY = {"base": 0.48, "rl_gsm8k": 0.84, "rl_selfgen": 0.87, "rl_random_rewar
 
 def params(root: Path, scale: str = "embedded", arms: dict[str, Any] | None = None, **changes: Any) -> Params:
     """The committed params, at a scale of conf/, with other arms when given."""
-    import yaml
-
     values = load(root / "params.yaml").model_dump(mode="json")
     if scale != "embedded":
         for name in ("config.yaml", f"scale/{scale}.yaml"):
@@ -48,11 +52,40 @@ def params(root: Path, scale: str = "embedded", arms: dict[str, Any] | None = No
 
 def problem(rng: random.Random, words: int = 30) -> str:
     """A word problem's worth of words."""
-    return (
-        f"Mara keeps {rng.randint(2, 60)} hens <b>&amp;</b> and sells {rng.randint(2, 60)} eggs "
-        + " ".join(rng.choice(["each", "day", "at", "the", "old", "market", "in", "town"]) for _ in range(words))
-        + ". How many are left?"
-    )
+    told = " ".join(rng.choices(["each", "day", "at", "the", "old", "market", "in", "town"], k=words))
+    first, second = rng.randint(2, 60), rng.randint(2, 60)
+    return f"Mara keeps {first} hens <b>&amp;</b> and sells {second} eggs {told}. How many are left?"
+
+
+@functools.cache
+def finished(root: Path) -> tuple[Path, Params]:
+    """One finished run with a random-reward arm, made once a process. Read it; to change it, `copy` it."""
+    arms = {
+        "rl_gsm8k": {"data": "curated"},
+        "rl_selfgen": {"data": "tasks"},
+        "rl_random_reward": {"data": "tasks", "reward": "random"},
+    }
+    made = params(root, arms=arms)
+    folder = tempfile.mkdtemp(prefix="selfgen-run-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    where = make(Path(folder), made, n_test=300)
+    (where / "params.yaml").write_text(yaml.safe_dump(made.model_dump(mode="json"), sort_keys=False), encoding="utf-8")
+    return where, made
+
+
+@functools.cache
+def html(root: Path) -> str:
+    """The page of `finished`."""
+    from selfgen.report import page
+    from selfgen.report.run import load as read
+
+    return page.render(read(*finished(root)))
+
+
+def copy(root: Path, target: Path) -> Path:
+    """A copy of `finished` that a test may change."""
+    shutil.copytree(finished(root)[0], target)
+    return target
 
 
 def make(
@@ -132,7 +165,7 @@ def _tasks(data: Path, params: Params, rng: random.Random, rejected: int, words:
     write_jsonl(data / "filter/tasks.jsonl", tasks)
     write_jsonl(data / "filter/rejected.jsonl", refused)
     index = overlap.OverlapIndex.build(test[:20])  # enough to have the file's shape
-    found = overlap.summarise(tasks, index, params.filter.decontaminate.reject)
+    found = overlap.summarise(tasks[:20], index, params.filter.decontaminate.reject)
     write_json(data / "filter/overlap.json", found)
     judged = len(tasks) + len(refused)
     write_json(
@@ -240,9 +273,7 @@ def _answer(rng: random.Random, row: CuratedRow, arm: str, target: float, words:
 
 
 def _prose(rng: random.Random, words: int) -> str:
-    return " ".join(
-        rng.choice(["first", "we", "add", "the", "hens", "then", "<i>take</i>", "12"]) for _ in range(words)
-    )
+    return " ".join(rng.choices(["first", "we", "add", "the", "hens", "then", "<i>take</i>", "12"], k=words))
 
 
 def _manifest(root: Path, stage: str, outputs: list[str]) -> None:
