@@ -76,7 +76,7 @@ def test_an_expression_that_hangs_the_stock_grader_is_wrong_within_the_limit():
 
 
 def test_a_worker_that_dies_or_prints_does_not_disturb_the_answers():
-    worker = Worker("tests.evaluation.test_grading:misbehave")
+    worker = Worker("tests.evaluation.misbehaving:misbehave")
     try:
         assert worker.call(20, "print") == "done"
         assert worker.call(20, "die") is None
@@ -87,21 +87,6 @@ def test_a_worker_that_dies_or_prints_does_not_disturb_the_answers():
         assert worker.starts == 3
     finally:
         worker.close()
-
-
-def misbehave(how: str) -> str:
-    """What the worker under test runs."""
-    import os
-
-    if how == "print":
-        print("noise on stdout", flush=True)
-    elif how == "die":
-        os._exit(3)
-    elif how == "raise":
-        raise ValueError("no")
-    elif how == "hang":
-        time.sleep(60)
-    return "done"
 
 
 def test_real_completions_grade_as_the_stock_environment_grades_them(root):
