@@ -73,6 +73,34 @@ class PackedCausal:
         return out.transpose(1, 2)[real].flatten(1)
 
 
+class ChunkCausal:
+    """The next chunk of one sequence: attends to what is kept of the tokens before it, and to itself causally.
+
+    `past` is k and v of the tokens before, [2 * layers, tokens, kv heads, dim]; `kept` collects the chunk's own.
+    """
+
+    def __init__(self, config: DecoderConfig, past: Tensor, count: int):
+        self.config = config
+        self.past = past
+        self.kept: list[Tensor] = []
+        before = past.shape[1]
+        columns = torch.arange(before + count, device=past.device)
+        self.visible = columns <= torch.arange(before, before + count, device=past.device).unsqueeze(1)
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        self.kept += (k, v)
+        keys = torch.cat([self.past[2 * layer], k]).transpose(0, 1).unsqueeze(0)
+        values = torch.cat([self.past[2 * layer + 1], v]).transpose(0, 1).unsqueeze(0)
+        out = F.scaled_dot_product_attention(
+            q.transpose(0, 1).unsqueeze(0),
+            keys,
+            values,
+            attn_mask=self.visible,
+            enable_gqa=self.config.heads != self.config.kv_heads,
+        )
+        return out.squeeze(0).transpose(0, 1).flatten(1)
+
+
 class SlotCache:
     """Keys and values of the running sequences, one slot a sequence: [2 * layers, slots, kv heads, length, dim].
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from selfgen.embedded.attention import PackedCausal
+from selfgen.embedded.attention import ChunkCausal, PackedCausal
 from selfgen.embedded.config import DecoderConfig, weight_files
 from selfgen.embedded.errors import RequestError
 from selfgen.embedded.lora import Lora, LoraSpec, Place, no_lora
@@ -155,6 +155,20 @@ class Decoder:
         assert attend.kept is not None
         kept = torch.stack([tensor for pair in attend.kept for tensor in pair])
         return list(zip(kept.split(lengths, dim=1), hidden.split(lengths), strict=True))
+
+    def extend(self, tokens: list[int], past: Tensor, lora: Lora) -> tuple[Tensor, Tensor]:
+        """The next tokens of one sequence after `past` [2 * layers, tokens, kv heads, dim]: their own, and hidden states."""
+        start = past.shape[1]
+        attend = ChunkCausal(self.config, past, len(tokens))
+        positions = torch.arange(start, start + len(tokens), device=self.device)
+        hidden = self.forward(torch.tensor(tokens, device=self.device), self.rope(positions), attend, lora)
+        return torch.stack(attend.kept), hidden
+
+    def nothing(self) -> Tensor:
+        """The `past` of a sequence's first chunk."""
+        config = self.config
+        shape = (2 * config.layers, 0, config.kv_heads, config.head_dim)
+        return torch.empty(shape, device=self.device, dtype=self.dtype)
 
     def rope(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin for token positions [tokens], each [tokens, 1, head_dim]."""

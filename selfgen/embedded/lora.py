@@ -95,6 +95,11 @@ class Layout:
             places[site, layer] = tuple(group)
         return cls(spec, tuple(matrices), offset, places)
 
+    @property
+    def head(self) -> tuple[Matrix, ...]:
+        """The matrices on the output embedding; none when it is not trained."""
+        return next((group for (site, _), group in self.places.items() if site in ("unembed", "lm_head")), ())
+
     def initial(self, base_digest: str) -> Tensor:
         """Initial values, a function of (base, rank, seed) and each matrix's name alone, on any machine."""
         flat = np.zeros(self.size, dtype=np.float32)
@@ -127,11 +132,13 @@ class TrainingLora:
     `leaf` is the whole flat vector, so its gradient accumulates in one place; build a new object per pass.
     """
 
-    def __init__(self, layout: Layout, leaf: Tensor, dtype: torch.dtype):
+    def __init__(self, layout: Layout, leaf: Tensor, dtype: torch.dtype, matrices: tuple[Matrix, ...] | None = None):
+        """`matrices`, neighbours in the layout, say what `leaf` holds if it is not the whole vector."""
         self.layout = layout
         self.scale = ALPHA / layout.spec.rank
-        pieces = leaf.to(dtype).split([m.size for m in layout.matrices])
-        self._views = {m: p.view(m.shape) for m, p in zip(layout.matrices, pieces, strict=True)}
+        held = layout.matrices if matrices is None else matrices
+        pieces = leaf.to(dtype).split([m.size for m in held])
+        self._views = {m: p.view(m.shape) for m, p in zip(held, pieces, strict=True)}
 
     def __call__(self, site: str, layer: int, inputs: Tensor, outputs: Tensor) -> Tensor:
         group = self.layout.places.get((site, layer))

@@ -22,7 +22,9 @@ from selfgen.embedded.lora import AdapterStack, Layout, Lora, no_lora
 from selfgen.embedded.streams import UniformStream
 
 ROW_STEP = 8
-PROMPT_CACHE_TOKENS = 32768
+PROMPT_CACHE_TOKENS = 16384
+CHUNK = 96  # prompt tokens computed at a time on the CPU: just under the stock one-shot prefix, which all prompts share
+PREFIX_CACHE_TOKENS = 16384
 PREFILL_TOKENS = 16384  # prompts computed together on a GPU
 
 
@@ -94,6 +96,38 @@ class Prompt:
     lora: Lora
 
 
+class PrefixCache:
+    """Prompts in chunks of CHUNK tokens; a chunk is computed once for all prompts that begin with the same tokens.
+
+    The chunks of a prompt do not depend on what is cached, so a chunk found here has the very bits that computing it
+    again would give, and results stay independent of what was sampled before.
+    """
+
+    def __init__(self, decoder: Decoder):
+        self.decoder = decoder
+        self._chunks: OrderedDict[tuple[str, tuple[int, ...]], tuple[Tensor, Tensor]] = OrderedDict()
+
+    @torch.inference_mode()
+    def prompt(self, key: tuple[str, tuple[int, ...]], lora: Lora) -> tuple[Tensor, Tensor]:
+        """k and v [2 * layers, tokens, kv heads, dim] and hidden states [tokens, hidden] of a prompt. Thread-safe."""
+        digest, tokens = key
+        past, parts = self.decoder.nothing(), []
+        for start in range(0, len(tokens), CHUNK):
+            end = min(start + CHUNK, len(tokens))
+            name = (digest, tokens[:end])
+            part = self._chunks.get(name)
+            if part is None:
+                part = self._chunks[name] = self.decoder.extend(list(tokens[start:end]), past, lora)
+            parts.append(part)
+            past = torch.cat([past, part[0]], dim=1)
+        return past, torch.cat([hidden for _, hidden in parts])
+
+    def trim(self) -> None:
+        """Forget the oldest chunks beyond the limit. Called between computations."""
+        while len(self._chunks) * CHUNK > PREFIX_CACHE_TOKENS:
+            self._chunks.popitem(last=False)
+
+
 class Sampler:
     """Sampling from one base model and any number of adapters. Used from one thread; its lanes decode side by side."""
 
@@ -113,6 +147,8 @@ class Sampler:
         self.lanes = lanes
         self._prompts: OrderedDict[tuple[str, tuple[int, ...]], Prompt] = OrderedDict()
         self._stacks: OrderedDict[tuple[str, ...], AdapterStack] = OrderedDict()
+        on_cpu = isinstance(decoder, Decoder) and decoder.device.type == "cpu"
+        self._chunks = PrefixCache(decoder) if on_cpu else None  # type: ignore[arg-type]
 
     def submit(self, job: SampleJob) -> None:
         self.waiting.append(job)
@@ -183,11 +219,13 @@ class Sampler:
     def _prompt(self, job: SampleJob) -> Prompt:
         """The job's computed prompt.
 
-        On the CPU it is computed alone, so that it depends on nothing else. On a GPU, where a small batch leaves most
-        of the machine idle, it is computed together with the prompts that wait behind it.
+        On the CPU it is computed alone, so that it depends on nothing else (see `PrefixCache`). On a GPU, where a small
+        batch leaves most of the machine idle, it is computed together with the prompts that wait behind it.
         """
         key = prompt_key(job)
-        if key not in self._prompts:
+        if key not in self._prompts and self._chunks is not None:
+            self._chunked(key, job)
+        elif key not in self._prompts:
             wanted = {key: job.prompt}
             if self.decoder.device.type == "cuda":
                 room = PREFILL_TOKENS - len(job.prompt)
@@ -205,6 +243,24 @@ class Sampler:
         while len(self._prompts) > 1 and sum(len(k[1]) for k in self._prompts) > limit:
             self._prompts.popitem(last=False)
         return self._prompts[key]
+
+    def _chunked(self, key: tuple[str, tuple[int, ...]], job: SampleJob) -> None:
+        """Compute the job's prompt, and side by side as many that wait behind it as there are lanes."""
+        assert self._chunks is not None
+        wanted = {key: job}
+        for other in self.waiting:
+            if len(wanted) == len(self.lanes):
+                break
+            if prompt_key(other) not in self._prompts:
+                wanted.setdefault(prompt_key(other), other)
+        loras = [self.stack([j.adapter]).bind([0]) if j.adapter is not None else no_lora for j in wanted.values()]
+        compute = self._chunks.prompt
+        found = (self.map if len(wanted) > 1 else map)(
+            lambda pair: compute(*pair), list(zip(wanted, loras, strict=True))
+        )
+        for name, lora, (kept, hidden) in zip(wanted, loras, list(found), strict=True):
+            self._prompts[name] = Prompt(kept, self.decoder.logits(hidden[-1:], lora), hidden, lora)
+        self._chunks.trim()
 
     def _score_prompt(self, job: SampleJob, prompt: Prompt) -> None:
         """Log-probabilities of prompt tokens 1.. given what precedes them; position 0 has none (NaN)."""

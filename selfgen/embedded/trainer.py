@@ -14,11 +14,11 @@ from selfgen.embedded import losses
 from selfgen.embedded.decoder import Decoder
 from selfgen.embedded.errors import RequestError
 from selfgen.embedded.generic import GenericConfig, GenericDecoder
-from selfgen.embedded.lora import Layout, TrainingLora
+from selfgen.embedded.lora import Layout, Matrix, TrainingLora
 from selfgen.embedded.packing import Packing, pack
 
 TOKEN_BUDGET = 2048  # tokens of one micro-batch
-LOGIT_BUDGET = 16 << 20  # elements of one logits slice; bounds memory for large vocabularies
+LOGIT_BUDGET = (16 << 20, 1 << 28)  # elements of one logits slice on CPU and GPU: large vocabularies do not fit at once
 
 
 @dataclass
@@ -122,6 +122,8 @@ class TrainingRun:
             hidden = decoder.states(packing, lora)
         # Each slice of rows goes through the vocabulary and back on its own: logits of a whole batch may not fit.
         top = hidden.detach().requires_grad_(backward)
+        begin, end = span_of(self.layout.head)
+        head_leaf = self.flat[begin:end].detach().requires_grad_(backward)
         logp = torch.empty(targets.shape, device=device)
         live = losses.live(loss_fn, fields)
         live_rows = torch.zeros(len(packing.tokens), dtype=torch.bool, device=device)
@@ -129,12 +131,13 @@ class TrainingRun:
         loss_sum = 0.0
         for needs_grad in (True, False):
             chosen = torch.nonzero(live_rows if needs_grad else ~live_rows).squeeze(1)
-            for part in chosen.split(max(16, LOGIT_BUDGET // decoder.config.vocab_size)):
+            for part in chosen.split(max(16, LOGIT_BUDGET[device.type == "cuda"] // decoder.config.vocab_size)):
                 local = torch.full((len(packing.tokens),), -1, dtype=torch.long, device=device)
                 local[part] = torch.arange(len(part), device=device)
                 places = torch.nonzero(local[rows] >= 0).squeeze(1)
                 with torch.set_grad_enabled(needs_grad and backward):
-                    head = TrainingLora(self.layout, leaf, decoder.dtype) if needs_grad and backward else lora
+                    # A leaf of its own for the output embedding: a slice's gradient then costs no more than that.
+                    head = TrainingLora(self.layout, head_leaf, decoder.dtype, self.layout.head)
                     scores = decoder.logits(top[part], head)
                     norms = torch.logsumexp(scores, dim=1)
                     at = local[rows[places]].unsqueeze(1)
@@ -147,6 +150,10 @@ class TrainingRun:
                 loss_sum += float(loss.detach())
         if backward and top.grad is not None:
             hidden.backward(top.grad)
+        grad = leaf.grad
+        if head_leaf.grad is not None:
+            grad = torch.zeros_like(leaf) if grad is None else grad
+            grad[begin:end] += head_leaf.grad
         flat = np.empty(targets.shape, dtype=np.float32)
         flat[order] = logp.cpu().numpy()
         outputs, start = [], 0
@@ -154,7 +161,7 @@ class TrainingRun:
             piece = flat[start : start + length]
             outputs.append(piece[:, : datum.targets.shape[1]] if datum.targets.ndim == 2 else piece[:, 0])
             start += length
-        return loss_sum, outputs, leaf.grad
+        return loss_sum, outputs, grad
 
     def optim_step(self, params: AdamParams) -> dict[str, float]:
         """One Adam step (Kingma & Ba 2015, bias-corrected; decoupled decay) on the accumulated gradient, then clear it.
@@ -178,6 +185,11 @@ class TrainingRun:
         self.flat.addcdiv_(self.first, denominator, value=-scale)
         self.grad = None
         return {"unclipped_grad_l2:mean": norm}
+
+
+def span_of(matrices: tuple[Matrix, ...]) -> tuple[int, int]:
+    """Where neighbouring matrices begin and end in the flat vector."""
+    return (matrices[0].offset, matrices[-1].offset + matrices[-1].size) if matrices else (0, 0)
 
 
 def widen(values: np.ndarray, width: int) -> np.ndarray:

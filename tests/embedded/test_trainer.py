@@ -168,7 +168,7 @@ def test_top_k_targets_have_one_weight_each(decoder: Decoder, tiny) -> None:
     run = run_of(decoder, tiny)
     logp = Reference(tiny, run.layout, run.flat).logprobs(datum)
     loss, outputs = run.forward_backward([datum], "cross_entropy", {}, backward=True)
-    assert loss == pytest.approx(float((-logp * torch.tensor(datum.fields["weights"])).sum()), rel=2e-5)
+    assert loss == pytest.approx(float((-logp.detach() * torch.tensor(datum.fields["weights"])).sum()), rel=2e-5)
     np.testing.assert_allclose(outputs[0], logp.detach().numpy(), atol=1e-4)
 
 
@@ -260,3 +260,13 @@ def test_packing_covers_every_token_once_per_member(budget: int) -> None:
         assert packing.index[packing.first].tolist() == list(range(len(packing.tokens)))
         assert len(packing.tokens) <= budget or len(packing.members) == 1
     assert sorted(seen) == list(range(len(sequences)))
+
+
+@pytest.mark.parametrize("flags", [{"unembed": False}, {"attn": False, "mlp": False}])
+def test_adapters_with_or_without_the_output_embedding_train(decoder: Decoder, flags: dict) -> None:
+    layout = Layout.of(decoder, LoraSpec(RANK, 0, **flags))
+    run = TrainingRun(decoder, layout, layout.initial("base"))
+    data = make_data("cross_entropy")
+    before, _ = run.forward_backward(data, "cross_entropy", {}, backward=True)
+    run.optim_step(AdamParams(learning_rate=1e-2))
+    assert run.forward_backward(data, "cross_entropy", {}, backward=False)[0] < before
