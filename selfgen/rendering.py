@@ -15,6 +15,43 @@ from selfgen.errors import ParamsError
 from selfgen.records import read_json
 
 
+class PlainTokenizer:
+    """What the cookbook's renderers use of a tokenizer, on the `tokenizers` library alone.
+
+    Importing transformers for it would cost every stage more than a second. Ids and texts are those that
+    `transformers.PreTrainedTokenizerFast` gives for the same folder (tested).
+    """
+
+    def __init__(self, folder: Path) -> None:
+        from tokenizers import Tokenizer
+
+        self.name_or_path = str(folder)
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        special = read_json(folder / "tokenizer_config.json")
+        self.bos_token: str | None = special.get("bos_token")
+        self.eos_token: str | None = special.get("eos_token")
+        self.eos_token_id = None if self.eos_token is None else self._tokenizer.token_to_id(self.eos_token)
+
+    def __len__(self) -> int:
+        return self._tokenizer.get_vocab_size()
+
+    def encode(self, text: str, add_special_tokens: bool = True, **_: Any) -> list[int]:
+        """Token ids of a text; special tokens written out in it become their ids."""
+        return self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+
+    def decode(self, token_ids: int | Sequence[int], skip_special_tokens: bool = False, **_: Any) -> str:
+        """The text of token ids."""
+        ids = [token_ids] if isinstance(token_ids, int) else [int(i) for i in token_ids]
+        return self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+
+    def convert_tokens_to_ids(self, token: str) -> int | None:
+        """The id of one token as it is written in the vocabulary."""
+        return self._tokenizer.token_to_id(token)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PlainTokenizer, (Path(self.name_or_path),)
+
+
 @cache
 def tokenizer(name: str) -> Any:
     """The tokenizer of a shipped model (`selfgen/...`), a Hugging Face id or a folder.
@@ -27,9 +64,7 @@ def tokenizer(name: str) -> Any:
     found = resolve(name)
     try:
         if isinstance(found, Path) and _is_plain(found):
-            from transformers import PreTrainedTokenizerFast
-
-            return PreTrainedTokenizerFast.from_pretrained(found)
+            return PlainTokenizer(found)
         from tinker_cookbook.tokenizer_utils import get_tokenizer
 
         return get_tokenizer(str(found))
@@ -39,7 +74,7 @@ def tokenizer(name: str) -> Any:
 
 
 def _is_plain(folder: Path) -> bool:
-    """Whether a folder's tokenizer is the plain class, which loads in a third of `AutoTokenizer`'s time."""
+    """Whether a folder's tokenizer is the plain class, which needs nothing of transformers."""
     config = folder / "tokenizer_config.json"
     return (
         (folder / "tokenizer.json").is_file()

@@ -7,6 +7,7 @@ a block, a service is checked before anything is paid for, and answered requests
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import threading
@@ -261,6 +262,7 @@ def open_service(params: Params, models: Sequence[str], seed: int = 0) -> Iterat
         ServiceError: no key, no answer, or a model that is not offered.
     """
     os.environ.setdefault("TINKER_TELEMETRY", "0")
+    logging.getLogger("tinker").setLevel(logging.CRITICAL)  # what fails is raised, and told in one line
     journal = open_journal()
     try:
         if params.service.kind == "embedded":
@@ -298,7 +300,6 @@ def open_service(params: Params, models: Sequence[str], seed: int = 0) -> Iterat
 def _import_client() -> None:
     import tinker  # noqa: F401
     from tinker_cookbook import renderers  # noqa: F401
-    from transformers import PreTrainedTokenizerFast  # noqa: F401
 
 
 def _checked(

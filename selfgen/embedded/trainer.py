@@ -148,7 +148,7 @@ class TrainingRun:
                     loss.backward()
                 logp[places] = part_logp.detach()
                 loss_sum += float(loss.detach())
-        if backward and top.grad is not None:
+        if hidden.requires_grad and top.grad is not None:
             hidden.backward(top.grad)
         grad = leaf.grad
         if head_leaf.grad is not None:
