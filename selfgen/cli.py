@@ -23,6 +23,7 @@ _COMMANDS = {
     "report": "selfgen.report.cli:report",
     "show": "selfgen.show:show",
     "export": "selfgen.export.cli:export",
+    "import": "selfgen.export.importing:import_",
     "generate": "selfgen.registered:generate",
     "audit": "selfgen.registered:audit",
     "overlap": "selfgen.tasks.measure:overlap",

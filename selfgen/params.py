@@ -210,9 +210,9 @@ class EvalParams(_Model):
 
 
 class ArmParams(_Model):
-    """One trained arm: its data, and what else differs from the stock arm."""
+    """One trained arm: its data, and what else differs from the stock arm. `imported` reads imports/<arm>.jsonl."""
 
-    data: Literal["curated", "tasks", "curated_banded", "mixed", "one_task"]
+    data: Literal["curated", "tasks", "curated_banded", "mixed", "one_task", "imported"]
     seed: int | None = None
     reward: Literal["stock", "random"] = "stock"
 

@@ -67,6 +67,7 @@ def describe_arm(run: Run, arm: str) -> str:
         "curated_banded": "curated problems in the tasks' pass-rate band",
         "mixed": "half curated problems, half its own tasks",
         "one_task": "one task, again and again",
+        "imported": "another project's problems",
     }.get(own.data, own.data)
     seed = f", seed {own.seed}" if own.seed is not None and own.seed != run.params.seed else ""
     return f"{data}{', random reward' if own.reward == 'random' else ''}{seed}"

@@ -6,20 +6,24 @@ numpy's `default_rng(seed)`, so the order is known without loading `datasets` (G
 
 The control arms answer the obvious objections. `curated_banded`: the curated set under the tasks' own pass-rate rule,
 since filtering is otherwise confounded with the source. `mixed`: half of each. `one_task`: one task again and again.
+`imported`: another project's problems, from imports/<arm>.jsonl (`selfgen import`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from selfgen.errors import ParamsError, YieldError
-from selfgen.records import CuratedRow, Task
+from selfgen.errors import DataError, ParamsError, YieldError
+from selfgen.records import CuratedRow, Task, read_jsonl
 
 if TYPE_CHECKING:
     from selfgen.params import Params, SolveParams
     from selfgen.service import Sampler
+
+IMPORTS = Path("imports")
 
 
 @dataclass(frozen=True)
@@ -70,16 +74,18 @@ def select(
     curated: Sequence[CuratedRow],
     tasks: Sequence[Task],
     banded: Iterable[Banded] = (),
+    imported: Sequence[Problem] = (),
 ) -> list[Problem]:
     """The `n` problems of an arm, in training order.
 
     Args:
-        data: the arm's `data` in params: curated, tasks, curated_banded, mixed or one_task.
+        data: the arm's `data` in params: curated, tasks, curated_banded, mixed, one_task or imported.
         n: problems needed, `train.problems`.
         seed: the arm's seed; it orders the curated rows and leaves the tasks alone.
         curated: the curated training set, in file order.
         tasks: the accepted tasks, in generation order.
         banded: for curated_banded, the rows that passed the band, in the stock order of `seed` (see `band`).
+        imported: for imported, the problems of imports/<arm>.jsonl, in file order.
 
     Raises:
         YieldError: the source holds too few problems.
@@ -97,14 +103,30 @@ def select(
         pool = _interleave([from_task(t) for t in ours], [from_curated(row) for row in theirs])
     elif data == "one_task":
         pool = [from_task(tasks[0])] * n if tasks else []
+    elif data == "imported":
+        pool = list(imported)
     else:
-        raise ParamsError(f"arms: unknown data {data!r}; use curated, tasks, curated_banded, mixed or one_task")
+        raise ParamsError(
+            f"arms: unknown data {data!r}; use curated, tasks, curated_banded, mixed, one_task or imported"
+        )
     if len(pool) < n:
         raise YieldError(
             f"data {data!r} holds {len(pool)} problems but train.problems is {n}; raise generate.max_candidates or "
             "curated.n_train, or lower train.problems and train.steps"
         )
     return pool[:n]
+
+
+def read_imported(arm: str, root: str | Path = ".") -> list[Problem]:
+    """The problems that `selfgen import` stored for an arm.
+
+    Raises:
+        DataError: nothing was imported for this arm, or its file is malformed.
+    """
+    path = Path(root) / IMPORTS / f"{arm}.jsonl"
+    if not path.exists():
+        raise DataError(f"{path}: no such file; run `selfgen import FILE --arm {arm}`")
+    return list(read_jsonl(path, Problem))
 
 
 def random_rate(tasks: Sequence[Task]) -> float:
@@ -204,7 +226,8 @@ def build(
             )
             problems = select(own.data, n, seed, curated=curated, tasks=tasks, banded=rows)
     else:
-        problems = select(own.data, n, seed, curated=curated, tasks=tasks)
+        imported = read_imported(arm) if own.data == "imported" else ()
+        problems = select(own.data, n, seed, curated=curated, tasks=tasks, imported=imported)
     return problems, {
         "arm": arm,
         "data": own.data,

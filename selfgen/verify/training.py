@@ -61,7 +61,8 @@ def problems(run: Run) -> str:
         if own.data == "curated_banded":
             _in_order(rows, subset.curated_order(run.train_rows, seed), n, arm)
         else:
-            wanted = subset.select(own.data, n, seed, curated=run.train_rows, tasks=run.tasks)
+            imported = subset.read_imported(arm, run.root) if own.data == "imported" else ()
+            wanted = subset.select(own.data, n, seed, curated=run.train_rows, tasks=run.tasks, imported=imported)
             expect(rows, wanted, f"data/subset/{arm}.jsonl")
         expect(
             about,
