@@ -32,10 +32,14 @@ class ServerInfo:
 
 
 def folders(models: Sequence[str]) -> dict[str, Path]:
-    """Model names with the folders that hold them; a Hugging Face id is looked up in the local cache, then the Hub."""
+    """Model names with the folders that hold them; `NAME=FOLDER` gives a folder another name.
+
+    A Hugging Face id is looked up in the local cache, then on the Hub.
+    """
     found: dict[str, Path] = {}
-    for name in models:
-        where = resolve(name)
+    for entry in models:
+        name, _, folder = entry.partition("=")
+        where = resolve(folder or name)
         if isinstance(where, str):
             try:
                 from huggingface_hub import snapshot_download

@@ -164,3 +164,9 @@ def test_a_model_that_cannot_be_served_is_one_line(tmp_path) -> None:
         with running_server([str(tmp_path)], tmp_path / "state", seed=0):
             pass
     assert "\n" not in str(caught.value)
+
+
+def test_a_folder_can_be_served_under_another_name(tiny) -> None:
+    from selfgen.embedded.launch import folders
+
+    assert folders([f"org/name={tiny}", str(tiny)]) == {"org/name": tiny, str(tiny): tiny}
