@@ -38,7 +38,7 @@ def folders(models: Sequence[str]) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for entry in models:
-        name, _, folder = entry.partition("=")
+        name, _, folder = (entry, "", "") if Path(entry).is_dir() else entry.partition("=")
         where = resolve(folder or name)
         if isinstance(where, str):
             try:

@@ -34,6 +34,7 @@ class Promise:
     def set(self, body: bytes, media_type: str = "application/json") -> None:
         self.body, self.media_type = body, media_type
         self.expires = time.monotonic() + KEEP_UNREAD
+        self.cancel = None  # it holds the whole job
         self.ready.set()
 
     def set_json(self, value: Any) -> None:

@@ -117,6 +117,7 @@ with running_server([{str(tiny)!r}], Path({str(tmp_path)!r}), seed=0) as info:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_memory_is_flat_over_a_thousand_requests(tiny, tmp_path) -> None:
     with running_server([str(tiny)], tmp_path, seed=0) as info:
         service = connect(info)
