@@ -194,7 +194,11 @@ class Engine:
                 pass
             for model in self.models.values():
                 if model.busy:
-                    model.sampler.step()
+                    try:
+                        model.sampler.step()
+                    except Exception as error:  # out of memory, say: its requests fail, the server lives
+                        traceback.print_exc()
+                        model.sampler.abort(error)
 
     # Calls, each run in the thread -----------------------------------------------------------------------------------
 

@@ -27,6 +27,14 @@ class BaseLane:
         self.lora: Lora = no_lora
         self.length = 0
 
+    def reset(self) -> None:
+        """Forget every sequence."""
+        self.running = []
+        self.release()
+
+    def release(self) -> None:
+        """Give back what is kept between batches."""
+
     def choose(self, sequences: list[Sequence], logits: Tensor) -> None:
         """Append one token to each sequence from logits [sequences, vocabulary], and mark those that have ended."""
         table = torch.log_softmax(logits, dim=-1)
@@ -161,5 +169,7 @@ class GenericLane(BaseLane):
         self.running = [s for batch in self.batches for s in batch.sequences]
         return finished
 
-    def release(self) -> None:
-        """Nothing is kept between batches."""
+    def reset(self) -> None:
+        """Forget every sequence."""
+        super().reset()
+        self.batches = []

@@ -175,6 +175,17 @@ class Sampler:
             for lane in self.lanes:
                 lane.release()
 
+    def abort(self, error: Exception) -> None:
+        """Fail every job, waiting or running, and start afresh."""
+        running = [s.job for lane in self.lanes for s in lane.running]
+        for job in {id(job): job for job in [*self.waiting, *running]}.values():
+            job.cancelled = True
+            job.done(job, error)
+        self.waiting.clear()
+        self._prompts.clear()
+        for lane in self.lanes:
+            lane.reset()
+
     # Admission -------------------------------------------------------------------------------------------------------
 
     def _admit(self) -> None:

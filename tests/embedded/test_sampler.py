@@ -186,6 +186,24 @@ def test_a_failing_job_does_not_harm_the_others(decoder: Decoder, monkeypatch) -
     assert good.sequences[0].stop_reason == "length"
 
 
+def test_after_a_failed_step_its_jobs_fail_and_the_next_ones_run(decoder: Decoder, monkeypatch) -> None:
+    sampler = sampler_of(decoder)
+    errors = []
+    running, waiting, later = (job([t], SampleParams(6)) for t in (5, 6, 7))
+    for each in (running, waiting):
+        each.done = lambda _, error: errors.append(str(error))
+        sampler.submit(each)
+    sampler.step()
+    monkeypatch.setattr(Decoder, "forward", lambda *_: (_ for _ in ()).throw(MemoryError("out of memory")))
+    with pytest.raises(MemoryError):
+        sampler.step()
+    sampler.abort(MemoryError("out of memory"))
+    monkeypatch.undo()
+    assert errors == ["out of memory"] * 2
+    run(sampler, [later])
+    assert len(later.sequences[0].tokens) <= 6
+
+
 @pytest.mark.parametrize("field", ["server", "weights", "prompt", "occurrence", "seed", "index"])
 def test_every_part_of_the_key_changes_the_stream(field: str) -> None:
     base = {"server_seed": 0, "weights": "w", "prompt": [1, 2], "occurrence": 0, "seed": None, "index": 0}
