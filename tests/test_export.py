@@ -108,7 +108,7 @@ def test_tasks_that_are_not_the_audited_ones_are_refused(finished: Path, params:
 
 def exported_grader() -> dict[str, Any]:
     names: dict[str, Any] = {}
-    exec(source.template_text("verifiers_grading.py.txt"), names)
+    exec(source.template_text("verifiers_grading.py.j2"), names)
     return names
 
 

@@ -44,9 +44,9 @@ def write_verifiers(source: Source, out: Path, *, replace: bool = False) -> None
         package.mkdir()
         rows = [plain_row(task) | {"n_correct": task.n_correct, "n_samples": task.n_samples} for task in source.tasks]
         write_jsonl(package / "tasks.jsonl", rows)
-        (package / "__init__.py").write_text(template_text("verifiers_init.py.txt"), encoding="utf-8")
+        (package / "__init__.py").write_text(template_text("verifiers_init.py.j2"), encoding="utf-8")
         (package / "taskset.py").write_text(render("verifiers_taskset.py.j2", suffix=SUFFIX), encoding="utf-8")
-        (package / "grading.py").write_text(template_text("verifiers_grading.py.txt"), encoding="utf-8")
+        (package / "grading.py").write_text(template_text("verifiers_grading.py.j2"), encoding="utf-8")
         (folder / "pyproject.toml").write_text(render("verifiers_pyproject.toml.j2", source=source), encoding="utf-8")
         (folder / "README.md").write_text(render("verifiers_readme.md.j2", **_facts(source)), encoding="utf-8")
 
