@@ -59,6 +59,10 @@ def cli() -> None:
     """Can a small model's own, checkable math tasks replace GSM8K as RL training data?
 
     The pipeline itself is DVC's: `dvc repro`, `dvc exp run -S seed=1`, `dvc metrics diff`.
+
+    \b
+    Exit codes: 0 done; 1 a failed check, or an error that one line explains; 2 wrong usage; 130 interrupted.
+    Completion: eval "$(_SELFGEN_COMPLETE=bash_source selfgen)", or zsh_source, fish_source.
     """
 
 
