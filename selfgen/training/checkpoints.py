@@ -7,11 +7,12 @@ The identity used everywhere here is the digest of the adapter's tensors.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,6 @@ def export_adapter(service: Service, state_path: str, sampler_path: str, folder:
         ServiceError: the service does not hand out the weights.
     """
     import tinker
-    from tinker_cookbook import weights
     from tinker_cookbook.exceptions import WeightsDownloadError
 
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def export_adapter(service: Service, state_path: str, sampler_path: str, folder:
             path = client.save_weights_external("export", ttl_seconds=_EXPORT_SECONDS).result().path
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
-            weights.download(tinker_path=path, output_dir=str(staging), base_url=service.base_url)
+            _stock_download()(tinker_path=path, output_dir=str(staging), base_url=service.base_url)
         if not (staging / "adapter_model.safetensors").is_file():
             raise ServiceError(f"{path}: the export holds no adapter_model.safetensors; check the service")
         shutil.rmtree(folder, ignore_errors=True)
@@ -117,6 +117,24 @@ def export_adapter(service: Service, state_path: str, sampler_path: str, folder:
         ) from None
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _stock_download() -> Callable[..., str]:
+    """The cookbook's `weights.download`, without the rest of its package, which imports transformers for seconds."""
+    package = importlib.util.find_spec("tinker_cookbook")
+    assert package is not None
+    assert package.submodule_search_locations is not None
+    file = Path(package.submodule_search_locations[0]) / "weights" / "_download.py"
+    if not file.is_file():
+        from tinker_cookbook import weights
+
+        return weights.download
+    spec = importlib.util.spec_from_file_location("selfgen_stock_download", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.download
 
 
 def _canonical(source: Path, target: Path) -> None:
