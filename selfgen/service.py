@@ -299,7 +299,6 @@ def open_service(params: Params, models: Sequence[str], seed: int = 0) -> Iterat
 
 def _import_client() -> None:
     import tinker  # noqa: F401
-    import transformers  # noqa: F401
     from tinker_cookbook import renderers  # noqa: F401
 
 

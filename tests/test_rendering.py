@@ -52,11 +52,30 @@ def test_a_prefill_is_the_start_of_the_models_turn() -> None:
     assert stop(found) == (tokenizer("selfgen/policy").eos_token_id,)
 
 
+def test_the_direct_renderer_is_the_factorys() -> None:
+    from tinker_cookbook.renderers import get_renderer
+
+    ours, theirs = (
+        renderer("qwen3_instruct", "selfgen/policy"),
+        get_renderer("qwen3_instruct", tokenizer("selfgen/policy")),
+    )
+    assert type(ours) is type(theirs)
+    talk = [
+        {"role": "user", "content": "How many?"},
+        {"role": "assistant", "content": "2"},
+        {"role": "user", "content": "?"},
+    ]
+    assert prompt_tokens(ours, talk) == prompt_tokens(theirs, talk)
+    assert stop(ours) == stop(theirs)
+    answer = tokenizer("selfgen/policy").encode("so \\boxed{2}<|im_end|>", add_special_tokens=False)
+    assert ours.parse_response(answer) == theirs.parse_response(answer)
+
+
 def test_rendering_with_a_shipped_tokenizer_imports_no_transformers() -> None:
     program = (
         "import sys\nfrom selfgen.rendering import *\n"
         "prompt_tokens(renderer('qwen3_instruct', 'selfgen/policy'), [{'role': 'user', 'content': 'x'}])\n"
-        "print('transformers.tokenization_utils_base' in sys.modules)"
+        "print('transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.split() == ["False"]
 
