@@ -33,7 +33,7 @@ repro: setup ## Run the experiment: only what is not up to date
 	@dvc repro
 
 test: setup ## Run the tests
-	@python -m pytest -q -n 2 --dist loadgroup
+	@python -m pytest -q -n 2 --dist loadfile -m "not compat"
 
 lint: setup ## Check format, style and types
 	@ruff format --check .

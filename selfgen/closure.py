@@ -56,6 +56,18 @@ def _imports(tree: ast.Module, package: str) -> Iterable[str]:
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
+@cache
+def _neighbours(path: Path, root: Path) -> tuple[Path, ...]:
+    """Files of this project that one file can import directly."""
+    package = ".".join(path.relative_to(root).parent.parts)
+    names: set[str] = set()
+    for name in _imported(_parsed(path), package):
+        parts = name.split(".")
+        if parts[0] == PACKAGE:  # importing a.b.c runs a, a.b and a.b.c
+            names.update(".".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+    return tuple(found for name in sorted(names) if (found := _module_file(root, name)) is not None)
+
+
 def closure(script: str | Path, root: str | Path = ".") -> list[Path]:
     """Files of this project that a script can import, itself included, sorted, relative to `root`.
 
@@ -70,17 +82,7 @@ def closure(script: str | Path, root: str | Path = ".") -> list[Path]:
         if path in seen:
             continue
         seen.add(path)
-        relative = path.relative_to(root)
-        package = ".".join(relative.parent.parts)
-        for name in _imported(_parsed(path), package):
-            if name.split(".")[0] != PACKAGE:
-                continue
-            parts = name.split(".")
-            # Importing a.b.c runs a, a.b and a.b.c.
-            for depth in range(1, len(parts) + 1):
-                found = _module_file(root, ".".join(parts[:depth]))
-                if found is not None:
-                    queue.append(found)
+        queue += _neighbours(path, root)
     return sorted(path.relative_to(root) for path in seen)
 
 

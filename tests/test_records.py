@@ -72,15 +72,15 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> Non
 
 
 def test_a_missing_file_says_what_to_run(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file; run `dvc repro`"):
+    with pytest.raises(DataError, match=r"no such file; run `dvc repro`"):
         list(read_jsonl(tmp_path / "none.jsonl", CuratedRow))
-    with pytest.raises(DataError, match="no such file; run `dvc repro`"):
+    with pytest.raises(DataError, match=r"no such file; run `dvc repro`"):
         read_json(tmp_path / "none.json")
 
 
 def test_json_that_is_not_json_says_how_to_restore_it(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{")
-    with pytest.raises(DataError, match="not JSON: .*dvc checkout"):
+    with pytest.raises(DataError, match=r"not JSON: .*dvc checkout"):
         read_json(tmp_path / "x.json")
 
 

@@ -74,7 +74,11 @@ def make_checkout(root: Path, path: Path, cache: Path) -> Checkout:
     ).stdout
     for name in filter(None, listed.split("\0")):
         source = root / name
-        if source.is_file() and name not in ("dvc.lock",) and not name.startswith(("data/", "metrics/", "reports/", "results/")):
+        if (
+            source.is_file()
+            and name not in ("dvc.lock",)
+            and not name.startswith(("data/", "metrics/", "reports/", "results/"))
+        ):
             (path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, path / name)
     (path / "review/audit_rounds").mkdir(parents=True, exist_ok=True)
