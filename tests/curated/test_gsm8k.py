@@ -81,7 +81,7 @@ def test_a_missing_split_and_a_missing_folder_say_what_is_needed(tmp_path: Path)
     (source / "test.jsonl").unlink()
     with pytest.raises(DataError, match=r"test\.jsonl: no such file; curated.source must hold"):
         load(params(source))
-    with pytest.raises(DataError, match="no such folder; give one with train.jsonl and test.jsonl, or a Hub id"):
+    with pytest.raises(DataError, match=r"no such folder; give one with train.jsonl and test.jsonl, or a Hub id"):
         load(params(tmp_path / "nowhere"))
 
 

@@ -13,16 +13,15 @@ import pytest
 
 # Enough of everything for every stage to do its real work in seconds.
 SMALL = (
-    "curated.n_train=200",
-    "curated.n_test=40",
-    "curated.n_transfer=8",
-    "generate.n_candidates=80",
-    "filter.n_accept=16",
-    "audit.sample=8",
-    "pilot.eval_items=8",
-    "train.problems=16",
-    "train.steps=4",
-    "train.groups_per_batch=4",
+    "curated.n_train=60",
+    "curated.n_test=12",
+    "curated.n_transfer=2",
+    "generate.n_candidates=24",
+    "filter.n_accept=8",
+    "audit.sample=4",
+    "pilot.eval_items=2",
+    "train.problems=8",
+    "train.steps=2",
     "train.save_every=2",
 )
 
