@@ -162,7 +162,7 @@ def read_jsonl(path: str | Path, kind: type[T]) -> Iterator[T]:
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; run `dvc repro` for the stage that writes it") from None
     with reader:
-        rows = reader.iter(type=dict)
+        rows = reader.iter(type=dict, skip_empty=True)
         number = 0
         while True:
             number += 1
