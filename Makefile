@@ -33,7 +33,7 @@ repro: setup ## Run the experiment: only what is not up to date
 	@dvc repro
 
 test: setup ## Run the tests
-	@python -m pytest -q -n 2 --dist loadfile -m "not compat"
+	@python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not compat" tests/e2e tests
 
 lint: setup ## Check format, style and types
 	@ruff format --check .

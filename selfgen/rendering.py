@@ -96,7 +96,10 @@ def renderer(name: str, tokenizer_or_name: Any) -> Any:
         # The factory imports every renderer, and with them transformers; a test holds the two equal.
         from tinker_cookbook.renderers.qwen3 import Qwen3InstructRenderer
 
-        return Qwen3InstructRenderer(loaded)  # type: ignore[arg-type]
+        direct = Qwen3InstructRenderer(loaded)  # type: ignore[arg-type]
+        # What the factory writes down so that a renderer can be pickled and made again.
+        direct._renderer_name, direct._model_name, direct._has_image_processor = name, loaded.name_or_path, False
+        return direct
     from tinker_cookbook.renderers import get_renderer
 
     try:
