@@ -65,6 +65,8 @@ def make_dvc(root: Path, params: Path) -> None:
     stage = {"cmd": f"{sys.executable} evaluate.py", "params": ["seed"], "outs": ["data/curated", "data/eval"]}
     (root / "dvc.yaml").write_text(yaml.safe_dump({"stages": {"eval": stage}}))
     (root / ".gitignore").write_text("")
+    git(root, "config", "user.name", "t")  # `dvc exp run` commits as the user of the checkout
+    git(root, "config", "user.email", "t@example.com")
     dvc(root, "init", "-q")
     dvc(root, "config", "core.analytics", "false")
     dvc(root, "repro", "-q")
