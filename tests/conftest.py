@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,14 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory):
         del os.environ["SELFGEN_CACHE"]
     else:
         os.environ["SELFGEN_CACHE"] = before
+
+
+@pytest.fixture(autouse=True)
+def _no_stale_dvc_handlers() -> Iterator[None]:
+    """DVC's log handlers keep the stream of the test that first used them, which is closed in the next one."""
+    yield
+    for name in ("dvc", "dvc_data", "dvc_objects", "dvc_task", "scmrepo"):
+        logging.getLogger(name).handlers.clear()
 
 
 @pytest.fixture(scope="session")

@@ -138,8 +138,8 @@ def test_memory_is_flat_over_a_thousand_requests(tiny, tmp_path) -> None:
         requests(300, 0)
         before = requests(200, 300)
         after = requests(1000, 500)
-        # A thousand answers of a few hundred bytes are kept for a minute, in case one was lost on the way.
-        assert after - before < 12 << 20
+        # A thousand answers are kept for a minute, in case one was lost on the way; the prefix cache fills to its bound.
+        assert after - before < 32 << 20
 
 
 def test_a_finished_session_frees_its_runs(client, server, tiny, tmp_path) -> None:
