@@ -100,12 +100,14 @@ class PrefixCache:
     """Prompts in chunks of CHUNK tokens; a chunk is computed once for all prompts that begin with the same tokens.
 
     The chunks of a prompt do not depend on what is cached, so a chunk found here has the very bits that computing it
-    again would give, and results stay independent of what was sampled before.
+    again would give, and results stay independent of what was sampled before. Whole chunks alone are kept: what is
+    left over at a prompt's end is its own, and the sampler keeps finished prompts besides.
     """
 
     def __init__(self, decoder: Decoder):
         self.decoder = decoder
         self._chunks: OrderedDict[tuple[str, tuple[int, ...]], tuple[Tensor, Tensor]] = OrderedDict()
+        self._used: list[tuple[str, tuple[int, ...]]] = []
 
     @torch.inference_mode()
     def prompt(self, key: tuple[str, tuple[int, ...]], lora: Lora) -> tuple[Tensor, Tensor]:
@@ -117,13 +119,19 @@ class PrefixCache:
             name = (digest, tokens[:end])
             part = self._chunks.get(name)
             if part is None:
-                part = self._chunks[name] = self.decoder.extend(list(tokens[start:end]), past, lora)
+                part = self.decoder.extend(list(tokens[start:end]), past, lora)
+            if end - start == CHUNK:
+                self._used.append(name)
+                self._chunks[name] = part
             parts.append(part)
             past = torch.cat([past, part[0]], dim=1)
         return past, torch.cat([hidden for _, hidden in parts])
 
     def trim(self) -> None:
-        """Forget the oldest chunks beyond the limit. Called between computations."""
+        """Forget the chunks unused for longest beyond the limit. Called between computations, from one thread."""
+        for name in self._used:
+            self._chunks.move_to_end(name)
+        self._used.clear()
         while len(self._chunks) * CHUNK > PREFIX_CACHE_TOKENS:
             self._chunks.popitem(last=False)
 

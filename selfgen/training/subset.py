@@ -111,7 +111,7 @@ def select(
         )
     if len(pool) < n:
         raise YieldError(
-            f"data {data!r} holds {len(pool)} problems but train.problems is {n}; raise generate.max_candidates or "
+            f"data {data!r} holds {len(pool)} problems but train.problems is {n}; raise generate.n_candidates or "
             "curated.n_train, or lower train.problems and train.steps"
         )
     return pool[:n]

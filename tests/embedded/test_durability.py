@@ -138,8 +138,9 @@ def test_memory_is_flat_over_a_thousand_requests(tiny, tmp_path) -> None:
         requests(300, 0)
         before = requests(200, 300)
         after = requests(1000, 500)
-        # A thousand answers are kept for a minute, in case one was lost on the way; the prefix cache fills to its bound.
-        assert after - before < 32 << 20
+        # Answers are kept for a minute, in case one was lost on the way, and the allocator moves by some MiB: measured
+        # over 5,000 requests, resident memory lay between 288 and 304 MiB and did not rise with their number.
+        assert after - before < 20 << 20
 
 
 def test_a_finished_session_frees_its_runs(client, server, tiny, tmp_path) -> None:
