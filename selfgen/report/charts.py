@@ -165,6 +165,20 @@ def histogram(name: str, title: str, unit: str, values: Sequence[float], bins: S
         return _svg(figure, name, f"Histogram of {title.lower()}, {len(values):,} tasks{note}")
 
 
+def columns(name: str, title: str, unit: str, counts: Sequence[int], band: range, note: str) -> str:
+    """Counts of the integers 0, 1, 2, ...; those in `band` are drawn in the treated arm's colour, `note` says what it is."""
+    with _Figure(NARROW, 2.0) as (figure, axes):
+        colours = [ARMS[2] if k in band else SOFT for k in range(len(counts))]
+        axes.bar(range(len(counts)), counts, color=colours, edgecolor=PANEL, linewidth=0.8)
+        axes.set_xticks(range(len(counts)))
+        axes.set_title(title)
+        axes.set_xlabel(unit)
+        axes.set_ylabel("candidates")
+        axes.grid(axis="x", visible=False)
+        said = ", ".join(f"{k}: {n:,}" for k, n in enumerate(counts))
+        return _svg(figure, name, f"{title}, {unit} ({note}): {said}")
+
+
 def _room(labels: Iterable[str]) -> float:
     """Inches that the longest label takes beside the axis: 9 point text."""
     return 0.15 + 0.077 * max(map(len, labels), default=0)

@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from selfgen import budget
 from selfgen.records import AuditRow, Rejection, Task
 from selfgen.report import charts
+from selfgen.report.formats import count, duration, number, percent
 from selfgen.report.run import Run, draw_key
 from selfgen.tasks.filters import word_count
 from selfgen.tasks.reasons import EXECUTION_REASONS, FILTER_REASONS, PARSE_REASONS, REASONS
+from selfgen.tasks.yields import pace
 
 SHOWN_TASKS = 20
 _STEPS = (
@@ -87,13 +90,13 @@ def operations(code: str) -> int:
     return sum(isinstance(node, (ast.BinOp, ast.AugAssign)) for node in ast.walk(tree))
 
 
-def histograms(tasks: Sequence[Task]) -> list[str]:
-    """Four views of the accepted tasks: length, difficulty, size of the answer, steps of the program."""
+def histograms(run: Run) -> list[str]:
+    """Four views: difficulty of every candidate that was sampled; length, answer and program of the accepted tasks."""
+    tasks = run.tasks
     if not tasks:
         return []
     words = [word_count(task.problem) for task in tasks]
     steps = [operations(task.code) for task in tasks]
-    n_samples = max(task.n_samples for task in tasks)
     labels = [abs(task.label) for task in tasks]
     cap = sorted(labels)[min(len(labels) - 1, int(0.95 * len(labels)))]
     step = max(1, round((cap + 1) / 24))
@@ -101,15 +104,23 @@ def histograms(tasks: Sequence[Task]) -> list[str]:
     beyond = sum(label > edges[-1] for label in labels)
     note = f" ({beyond} above {edges[-1]:,} counted in the last bar)" if beyond else ""
     low, high = min(words) // 5 * 5, max(words) // 5 * 5 + 5
+    solve = run.params.filter.solve
+    drawn = []
+    if run.yields is not None:
+        counts = run.yields["difficulty"]["right_of_n"]
+        drawn.append(
+            charts.columns(
+                "passrate",
+                "Right attempts of the base model",
+                f"right of {len(counts) - 1}; accepted: {solve.min_correct} to {solve.max_correct}",
+                counts,
+                range(solve.min_correct, solve.max_correct + 1),
+                "the accepted band is coloured",
+            )
+        )
     return [
+        *drawn,
         charts.histogram("words", "Words in the problem", "words", words, range(low, high + 1, 5)),
-        charts.histogram(
-            "passrate",
-            "Right attempts of the base model",
-            f"right attempts of {n_samples}",
-            [task.n_correct for task in tasks],
-            [k - 0.5 for k in range(n_samples + 2)],
-        ),
         charts.histogram(
             "labels", "Size of the answer", f"|label|{note}", [min(label, edges[-1]) for label in labels], edges
         ),
@@ -121,6 +132,79 @@ def histograms(tasks: Sequence[Task]) -> list[str]:
             [k - 0.5 for k in range(max(steps) + 2)],
         ),
     ]
+
+
+def variety(run: Run) -> list[tuple[str, str, str]]:
+    """How different the tasks are: measure, its value for the tasks, and for as many curated questions as a yardstick."""
+    found = run.yields
+    if found is None or not found["diversity"]["problems"]:
+        return []
+    own, other = found["diversity"], found["reference"]["diversity"]
+    length, usual = found["lengths"]["words"], found["reference"]["lengths"]["words"]
+    near = found["nearest_curated"]
+    answers = found["answers"]
+    return [
+        ("problems", count(own["problems"]), count(other["problems"])),
+        ("distinct after normalisation", percent(own["distinct"]), percent(other.get("distinct"))),
+        (
+            "distinct after masking numbers and names",
+            percent(own["distinct_masked"]),
+            percent(other.get("distinct_masked")),
+        ),
+        ("similarity to the nearest other one", _spread(own["nearest_other"]), _spread(other.get("nearest_other"))),
+        ("similarity to the nearest curated question", _spread(near), ""),
+        ("distinct word 3-grams", percent(own["distinct_3grams"]), percent(other.get("distinct_3grams"))),
+        ("words", _spread(length), _spread(usual)),
+        ("answers", _spread(answers["value"]), ""),
+        ("distinct answers", count(answers["distinct"]), ""),
+    ]
+
+
+def _spread(values: Mapping[str, float] | None) -> str:
+    """Quantiles in one cell: median, and the middle nine tenths."""
+    if values is None:
+        return ""
+    return f"{number(values['p50'])} ({number(values['p05'])} to {number(values['p95'])})"
+
+
+def repeated(run: Run) -> list[tuple[str, int]]:
+    """Stories told more than once (numbers and names masked), the commonest first."""
+    if run.yields is None or not run.yields["diversity"]["problems"]:
+        return []
+    return [(row["masked"], row["tasks"]) for row in run.yields["diversity"]["largest_stories"]]
+
+
+def effort(run: Run) -> list[tuple[str, str]]:
+    """What an accepted task took: tokens (however often the run was repeated), and the seconds of this run."""
+    if run.yields is None:
+        return []
+    cost, accepted = run.yields["cost"], len(run.tasks)
+    facts = [
+        ("tokens sampled to propose", count(cost["proposal_tokens"])),
+        ("tokens sampled to solve", count(cost["solve_tokens"])),
+        ("attempts cut off at the limit", percent(cost["share_of_samples_truncated"])),
+        ("sampled tokens an accepted task", count(cost["tokens_per_accepted"])),
+    ]
+    stages = {stage: run.provenance[stage] for stage in ("generate", "filter") if stage in run.provenance}
+    if len(stages) == 2:
+        took = pace(accepted, {stage: entry["seconds"] for stage, entry in stages.items()})
+        facts += [(f"time of {stage} in this run", duration(took[f"{stage}_seconds"])) for stage in stages]
+        facts += [("time an accepted task", duration(took["seconds_per_accepted"]))]
+        spent = [entry.get("tokens") or {} for entry in stages.values()]
+        hits = sum(tokens.get("journal_hits", 0) for tokens in spent)
+        asked = hits + sum(tokens.get("requests", 0) for tokens in spent)
+        facts += [("answered from the journal", f"{hits:,} of {asked:,} requests, which took no time again")]
+        paid = budget.money(
+            {
+                "prefill": sum(tokens.get("prompt_tokens", 0) for tokens in spent),
+                "sample": sum(tokens.get("sampled_tokens", 0) for tokens in spent),
+                "train": 0,
+            },
+            run.params.budget.prices.get(run.params.model.name),
+        )
+        if paid is not None:
+            facts += [("paid in this run", f"{paid:.2f} {run.params.budget.currency} at the params' prices")]
+    return facts
 
 
 def sample(tasks: Sequence[Task]) -> list[Task]:

@@ -51,6 +51,7 @@ class Run:
     tasks: Sequence[Task] = ()
     rejected: Rejected | None = None
     overlap: Mapping[str, Any] | None = None
+    yields: Mapping[str, Any] | None = None
     audit: Mapping[str, Any] | None = None
     audit_rows: Sequence[AuditRow] = ()
     past_audits: Sequence[Mapping[str, Any]] = ()
@@ -115,6 +116,7 @@ def load(root: str | Path, params: Params, *, partial: bool = False) -> Run:
         tasks=optional(data / "filter/tasks.jsonl", rows(Task), []),
         rejected=optional(data / "filter/rejected.jsonl", read_rejected, None),
         overlap=optional(data / "filter/overlap.json", read_json, None),
+        yields=optional(data / "filter/yields.json", read_json, None),
         audit=optional(data / "audit/audit.json", read_json, None),
         audit_rows=optional(data / "audit/rows.jsonl", rows(AuditRow), []),
         past_audits=[read_json(path) for path in sorted((root / "review/audit_rounds").glob("*/audit.json"))],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import pytest
 
 from selfgen import report
 from selfgen.errors import DataError
-from selfgen.params import Params
-from selfgen.report import page
+from selfgen.params import Params, Price
+from selfgen.records import CuratedRow, Rejection, Task, read_jsonl, write_json
+from selfgen.report import making, page
 from selfgen.report.run import load
+from selfgen.tasks import yields
 from tests.report import tree
 
 
@@ -94,6 +97,58 @@ def test_twenty_random_tasks_are_shown_with_code_label_and_pass_rate(html: str) 
     assert shown.count("<summary><code>task-") == 20
     assert "hens = " in shown
     assert " of 8" in shown
+
+
+def test_the_portrait_of_the_tasks_is_what_the_filter_wrote(root: Path, html: str) -> None:
+    run = load(*tree.finished(root))
+    assert run.yields is not None
+    measures = {name: (own, other) for name, own, other in making.variety(run)}
+    assert measures["problems"] == ("80", "80")
+    assert (
+        measures["distinct after masking numbers and names"][0]
+        == f"{100 * run.yields['diversity']['distinct_masked']:.1f} %"
+    )
+    assert measures["similarity to the nearest curated question"][0].startswith(
+        f"{run.yields['nearest_curated']['p50']:.5g} ("
+    )
+    facts = dict(making.effort(run))
+    assert (
+        facts["sampled tokens an accepted task"] == "300"
+    )  # 200 candidates of 100 tokens, 4,000 to solve, 80 accepted
+    assert facts["attempts cut off at the limit"] == "12.5 %"
+    for text in (*measures, *facts):
+        assert text in html
+
+
+def test_a_portrait_shows_time_and_money_of_the_run(root: Path) -> None:
+    run = load(*tree.finished(root))
+    price = {"prefill": 1.0, "sample": 2.0, "train": 9.0}
+    budget = run.params.budget.model_copy(update={"prices": {run.params.model.name: Price(**price)}})
+    provenance = {
+        "generate": {"seconds": 60.0, "tokens": {"requests": 3, "journal_hits": 0, "prompt_tokens": 500_000}},
+        "filter": {"seconds": 20.0, "tokens": {"requests": 1, "journal_hits": 4, "sampled_tokens": 1_000_000}},
+    }
+    run = replace(run, params=run.params.model_copy(update={"budget": budget}), provenance=provenance)
+    facts = dict(making.effort(run))
+    assert facts["time of generate in this run"] == "60.0 s"
+    assert facts["time an accepted task"] == "1.0 s"
+    assert facts["answered from the journal"].startswith("4 of 8 requests")
+    assert facts["paid in this run"].startswith("2.50 USD")
+
+
+def test_collapsed_difficulty_and_retold_stories_can_be_seen(tmp_path: Path, root: Path) -> None:
+    where = tree.copy(root, tmp_path / "run")
+    tasks = list(read_jsonl(where / "data/filter/tasks.jsonl", Task))
+    told = [replace(t, problem=f"Mara keeps {n} hens and buys {n + 2}. How many?") for n, t in enumerate(tasks, 3)]
+    curated = list(read_jsonl(where / "data/curated/test.jsonl", CuratedRow))
+    refused = [Rejection(t.id, t.index, "pass_rate_high", "", "", n_correct=8) for t in tasks]
+    made = yields.summarise(told, refused, 8, curated)
+    write_json(where / "data/filter/yields.json", {**made, "cost": yields.cost(80, 1, yields.Spent())})
+    page_text = page.render(load(where, tree.finished(root)[1]))
+    assert "8: 80" in page_text
+    assert "Stories told more than once" in page_text
+    shown = {name: own for name, own, _ in making.variety(load(where, tree.finished(root)[1]))}
+    assert shown["distinct after masking numbers and names"] == "1.2 %"
 
 
 def test_build_writes_the_page_and_the_filled_plan(tmp_path: Path, root: Path) -> None:

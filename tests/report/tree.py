@@ -28,7 +28,7 @@ from selfgen.records import (
     write_json,
     write_jsonl,
 )
-from selfgen.tasks import audit, overlap
+from selfgen.tasks import audit, overlap, yields
 from selfgen.tasks.filters import task_id
 from selfgen.tasks.reasons import REASONS
 from selfgen.training import subset
@@ -173,6 +173,9 @@ def _tasks(data: Path, params: Params, rng: random.Random, rejected: int, words:
     found = overlap.summarise(tasks[:20], index, params.filter.decontaminate.reject)
     write_json(data / "filter/overlap.json", found)
     judged = len(tasks) + len(refused)
+    spent = yields.Spent(requests=len(tasks), samples=8 * len(tasks), tokens=4000, truncated=len(tasks))
+    made = yields.summarise(tasks, refused, 8, test)
+    write_json(data / "filter/yields.json", {"cost": yields.cost(len(tasks), 100 * judged, spent), **made})
     write_json(
         data.parent / "metrics/filter.json",
         {
