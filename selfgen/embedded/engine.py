@@ -252,7 +252,7 @@ class Engine:
         """Write a checkpoint of a live run; returns its path. `recipients` are age keys that its downloads go to."""
         live = self.live(run_id)
         run = live.run
-        flat = run.flat.detach().cpu()
+        flat = run.flat.detach().to("cpu", copy=True)
         tensors = run.layout.named(flat)
         meta = {
             "base_model": live.base.name,
@@ -266,7 +266,10 @@ class Engine:
         }
         if kind == "weights":
             tensors = {**tensors, "optimizer.first": run.first, "optimizer.second": run.second}
-        return self.store.save(run_id, kind, name, tensors, meta, ttl=ttl, overwrite=overwrite, durable=durable)
+        path = self.store.save(run_id, kind, name, tensors, meta, ttl=ttl, overwrite=overwrite, durable=durable)
+        if kind == "sampler_weights":  # what comes next is sampling from it
+            self._keep(Adapter(meta["digest"], run.layout, flat))
+        return path
 
     def load_run(self, run_id: str, path: str, optimizer: bool, base: str | None, metadata: Any) -> None:
         """Load into a live run, or make the run from the checkpoint."""
@@ -308,11 +311,16 @@ class Engine:
                 raise RequestError(f"{path} has been overwritten since this sampling client was made; make a new one")
             model = self._base_of(path, meta, None)
             layout = Layout.of(model.decoder, LoraSpec(**meta["lora"]))
-            found = self._adapters[wanted] = Adapter(wanted, layout, layout.flatten(tensors))
-            while len(self._adapters) > ADAPTERS_KEPT:
-                self._adapters.popitem(last=False)
+            found = self._keep(Adapter(wanted, layout, layout.flatten(tensors)))
         self._adapters.move_to_end(wanted)
         return found
+
+    def _keep(self, adapter: Adapter) -> Adapter:
+        """Hold an adapter in memory; those unused for longest go."""
+        self._adapters[adapter.digest] = adapter
+        while len(self._adapters) > ADAPTERS_KEPT:
+            self._adapters.popitem(last=False)
+        return adapter
 
     def sample(
         self, base: str, path: str | None, wanted: str | None, job: SampleJob, key: Callable[[str, int], int]

@@ -17,8 +17,8 @@ from torch import Tensor
 from selfgen.embedded.attention import SlotAttention
 from selfgen.embedded.decoder import Decoder
 from selfgen.embedded.lanes import DecodeText, Lane
-from selfgen.embedded.lora import Lora
-from selfgen.embedded.sampler import Prompt, Sequence
+from selfgen.embedded.lora import AdapterStack, Lora, no_lora
+from selfgen.embedded.sampler import Adapter, Prompt, Sequence
 
 STEPS = 8
 SPAN_STEP = 128
@@ -51,6 +51,7 @@ class GraphLane(Lane):
         self.cache.step = SPAN_STEP
         self._states: dict[int, StepState] = {}
         self._graphs: OrderedDict[tuple, Callable[[], None]] = OrderedDict()
+        self._slots: dict[tuple, tuple[str, AdapterStack]] = {}
         self._pool: Any = None
 
     def join(self, sequences: list[Sequence], prompt: Prompt) -> None:
@@ -121,10 +122,10 @@ class GraphLane(Lane):
 
     def _step(self, rows: int, span: int, state: StepState) -> Callable[[], None]:
         """One step for this shape and adapter: a captured graph, kept for the next time."""
-        lora = self.lora
         adapter = self.running[0].job.adapter
+        lora = self._slot(adapter) if adapter else no_lora
         plain = all(s.job.params.temperature in (0, 1) for s in self.running)
-        key = (rows, span, adapter.digest if adapter else "", plain)
+        key = (rows, span, adapter.layout.spec.shape if adapter else None, plain)
         if key in self._graphs:
             self._graphs.move_to_end(key)
             return self._graphs[key]
@@ -152,6 +153,22 @@ class GraphLane(Lane):
         while len(self._graphs) > GRAPHS_KEPT:
             self._graphs.popitem(last=False)
         return graph.replay
+
+    def _slot(self, adapter: Adapter) -> Lora:
+        """The place on the GPU for adapters of this shape, holding `adapter`.
+
+        RL makes a new adapter every step; written over the last one, it runs in the graphs that were captured for it.
+        """
+        shape = adapter.layout.spec.shape
+        held = self._slots.get(shape)
+        if held is None or held[0] != adapter.digest:
+            device, dtype = self.decoder.device, self.decoder.dtype
+            stack = AdapterStack([adapter.layout], [adapter.flat], device, dtype)
+            if held is not None:
+                held[1].assign(stack)
+                stack = held[1]
+            self._slots[shape] = (adapter.digest, stack)
+        return self._slots[shape][1].bind([0])
 
     def _compute(self, span: int, state: StepState, lora: Lora, plain: bool) -> None:
         """Decode one token of every row and advance the state; no host decisions inside."""

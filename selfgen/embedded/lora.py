@@ -38,6 +38,11 @@ class LoraSpec:
     mlp: bool = True
     unembed: bool = True
 
+    @property
+    def shape(self) -> tuple[int, bool, bool, bool]:
+        """What fixes the adapter's matrices: everything but the seed."""
+        return (self.rank, self.attn, self.mlp, self.unembed)
+
     def to_json(self) -> dict:
         return {"rank": self.rank, "seed": self.seed, "attn": self.attn, "mlp": self.mlp, "unembed": self.unembed}
 
@@ -163,6 +168,7 @@ class AdapterStack:
         self.count = len(layouts)
         self._device = device
         self._parts: dict[tuple[str, int], list[tuple[Tensor, Tensor, tuple[int, ...]]]] = {}
+        flats = [flat.to(device) for flat in flats]
         for place in sorted({place for layout in layouts for place in layout.places}):
             parts = []
             for index, (layout, flat) in enumerate(zip(layouts, flats, strict=True)):
@@ -178,6 +184,13 @@ class AdapterStack:
                 owners = tuple(owner for part in parts for owner in part[2])
                 parts = [(torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]), owners)]
             self._parts[place] = parts
+
+    def assign(self, other: AdapterStack) -> None:
+        """Take over the values of a stack of the same layouts, in place: captured graphs read these very addresses."""
+        for place, parts in self._parts.items():
+            for mine, theirs in zip(parts, other._parts[place], strict=True):
+                mine[0].copy_(theirs[0])
+                mine[1].copy_(theirs[1])
 
     def bind(self, owners: list[int]) -> Lora:
         """The stack for one batch: which adapter each row uses, as an index per row, -1 for the base model."""

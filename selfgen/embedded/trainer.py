@@ -17,7 +17,7 @@ from selfgen.embedded.generic import GenericConfig, GenericDecoder
 from selfgen.embedded.lora import Layout, Matrix, TrainingLora
 from selfgen.embedded.packing import Packing, pack
 
-TOKEN_BUDGET = 2048  # tokens of one micro-batch
+TOKEN_BUDGET = 2048  # tokens of one micro-batch on the CPU, and the least on a GPU
 LOGIT_BUDGET = (16 << 20, 1 << 28)  # elements of one logits slice on CPU and GPU: large vocabularies do not fit at once
 
 
@@ -64,12 +64,12 @@ class TrainingRun:
         config: Mapping[str, float],
         *,
         backward: bool,
-        budget: int = TOKEN_BUDGET,
+        budget: int | None = None,
     ) -> tuple[float, list[np.ndarray]]:
         """Sum of the loss and each datum's target log-probabilities; adds to the gradient when `backward`.
 
-        Sequences are packed into micro-batches of at most `budget` tokens (by default what suits the device). The packing, and with it every rounding,
-        depends on the request alone.
+        Sequences are packed into micro-batches of at most `budget` tokens, by default what suits the device. On the CPU
+        the packing, and with it every rounding, depends on the request alone.
         """
         losses.check(loss_fn, config)
         check_data(data, loss_fn, self.decoder.config.vocab_size, self.decoder.config.context)

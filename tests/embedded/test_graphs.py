@@ -44,3 +44,19 @@ def test_the_gpu_lane_gives_the_plain_lanes_tokens(decoder: Decoder) -> None:
         assert [s.stop_reason for s in a.sequences] == [s.stop_reason for s in b.sequences]
         for s, t in zip(a.sequences, b.sequences, strict=True):
             assert s.logps == pytest.approx(t.logps, abs=1e-4)
+
+
+def test_one_place_on_the_gpu_serves_one_adapter_after_another(decoder: Decoder) -> None:
+    """Graphs keep the addresses of the first adapter; the values there must be those of the present one."""
+    lane = GraphLane(decoder, str, capture=False)
+    sampler = Sampler(decoder, [lane])
+    addresses = set()
+    for seed in (1, 2, 1):
+        on = adapter(decoder, seed, scale=0.3)
+        one, other = [[job([5, 6, 7], SampleParams(40), 3, on)] for _ in range(2)]
+        run(sampler_of(decoder), one)
+        run(sampler, other)
+        assert [s.tokens for s in one[0].sequences] == [s.tokens for s in other[0].sequences]
+        _, stack = lane._slots[on.layout.spec.shape]
+        addresses.add(next(iter(stack._parts.values()))[0][0].data_ptr())
+    assert len(lane._slots) == len(addresses) == 1

@@ -270,3 +270,20 @@ def test_adapters_with_or_without_the_output_embedding_train(decoder: Decoder, f
     before, _ = run.forward_backward(data, "cross_entropy", {}, backward=True)
     run.optim_step(AdamParams(learning_rate=1e-2))
     assert run.forward_backward(data, "cross_entropy", {}, backward=False)[0] < before
+
+
+def test_a_micro_batch_is_as_large_as_the_device_allows(decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `token_budget` allows is what is packed: a fixed small default costs a GPU most of its speed."""
+    layout = Layout.of(decoder, LoraSpec(2, 0))
+    data = [
+        Datum(np.full(40, 3 + i), np.full(40, 4), {"weights": np.ones(40, np.float32)}) for i in range(5)
+    ]  # no shared prefix
+    for allowed, expected in ((40, 5), (80, 3), (1000, 1)):
+        run = TrainingRun(decoder, layout, torch.zeros(layout.size))
+        batches: list[int] = []
+        monkeypatch.setattr(run, "token_budget", lambda allowed=allowed: allowed)
+        monkeypatch.setattr(
+            run, "map", lambda work, packings, seen=batches: [seen.append(1) or work(p) for p in packings]
+        )
+        run.forward_backward(data, "cross_entropy", {}, backward=True)
+        assert len(batches) == expected
