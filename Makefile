@@ -11,7 +11,7 @@ export TINKER_TELEMETRY := 0
 STAMP := $(VENV)/.selfgen-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 SCALE ?= embedded
 
-.PHONY: help setup params repro test lint bench report serve push pull repair verify clean compat clean-room
+.PHONY: help setup params repro test lint bench report picture serve push pull repair verify clean compat clean-room
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -48,6 +48,9 @@ compat: setup ## Run the stock cookbook recipes against the embedded server
 
 report: setup ## Make the report again from what is there, and say where it is
 	@dvc repro report
+
+picture: setup ## Picture the report for the README: docs/report.png (needs chromium and chromedriver)
+	@python -m tools.report_picture
 
 serve: setup ## Start the embedded Tinker server on the shipped models
 	@selfgen serve

@@ -157,10 +157,13 @@ def bars(name: str, title: str, unit: str, rows: Sequence[tuple[str, float]], hi
 def histogram(name: str, title: str, unit: str, values: Sequence[float], bins: Sequence[float], note: str = "") -> str:
     """Counts of values in half-open bins [a, b); the last bin includes its right edge."""
     with _Figure(NARROW, 2.0) as (figure, axes):
+        from matplotlib.ticker import MaxNLocator
+
         axes.hist(values, bins=list(bins), color=ARMS[2], edgecolor=PANEL, linewidth=0.8)
         axes.set_title(title)
         axes.set_xlabel(unit)
         axes.set_ylabel("tasks")
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
         axes.grid(axis="x", visible=False)
         return _svg(figure, name, f"Histogram of {title.lower()}, {len(values):,} tasks{note}")
 
@@ -168,12 +171,15 @@ def histogram(name: str, title: str, unit: str, values: Sequence[float], bins: S
 def columns(name: str, title: str, unit: str, counts: Sequence[int], band: range, note: str) -> str:
     """Counts of the integers 0, 1, 2, ...; those in `band` are drawn in the treated arm's colour, `note` says what it is."""
     with _Figure(NARROW, 2.0) as (figure, axes):
+        from matplotlib.ticker import MaxNLocator
+
         colours = [ARMS[2] if k in band else SOFT for k in range(len(counts))]
         axes.bar(range(len(counts)), counts, color=colours, edgecolor=PANEL, linewidth=0.8)
         axes.set_xticks(range(len(counts)))
         axes.set_title(title)
         axes.set_xlabel(unit)
         axes.set_ylabel("candidates")
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
         axes.grid(axis="x", visible=False)
         said = ", ".join(f"{k}: {n:,}" for k, n in enumerate(counts))
         return _svg(figure, name, f"{title}, {unit} ({note}): {said}")

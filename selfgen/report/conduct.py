@@ -163,7 +163,7 @@ def commands(run: Run) -> list[tuple[str, str, str]]:
          "samples: journal") for arm in run.arms
     ]  # fmt: skip
     rows += [
-        (f"the curve of {arm}", f"dvc plots show data/train/{arm}/curve.jsonl", "no service") for arm in run.trainings
+        (f"the curve of {arm}", f"dvc plots show data/train/{arm}/curve.csv", "no service") for arm in run.trainings
     ]
     rows += [("this page", "dvc repro --force --single-item report", "no service")]
     return rows

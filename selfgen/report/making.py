@@ -10,7 +10,7 @@ from typing import Any
 from selfgen import budget
 from selfgen.records import AuditRow, Rejection, Task
 from selfgen.report import charts
-from selfgen.report.formats import count, duration, number, percent
+from selfgen.report.formats import count, duration, percent
 from selfgen.report.run import Run, draw_key
 from selfgen.tasks.filters import word_count
 from selfgen.tasks.reasons import EXECUTION_REASONS, FILTER_REASONS, PARSE_REASONS, REASONS
@@ -151,8 +151,12 @@ def variety(run: Run) -> list[tuple[str, str, str]]:
             percent(own["distinct_masked"]),
             percent(other.get("distinct_masked")),
         ),
-        ("similarity to the nearest other one", _spread(own["nearest_other"]), _spread(other.get("nearest_other"))),
-        ("similarity to the nearest curated question", _spread(near), ""),
+        (
+            "similarity to the nearest other one",
+            _spread(own["nearest_other"], ".2f"),
+            _spread(other.get("nearest_other"), ".2f"),
+        ),
+        ("similarity to the nearest curated question", _spread(near, ".2f"), ""),
         ("distinct word 3-grams", percent(own["distinct_3grams"]), percent(other.get("distinct_3grams"))),
         ("words", _spread(length), _spread(usual)),
         ("answers", _spread(answers["value"]), ""),
@@ -160,11 +164,11 @@ def variety(run: Run) -> list[tuple[str, str, str]]:
     ]
 
 
-def _spread(values: Mapping[str, float] | None) -> str:
+def _spread(values: Mapping[str, float] | None, form: str = ",.0f") -> str:
     """Quantiles in one cell: median, and the middle nine tenths."""
     if values is None:
         return ""
-    return f"{number(values['p50'])} ({number(values['p05'])} to {number(values['p95'])})"
+    return f"{values['p50']:{form}} ({values['p05']:{form}} to {values['p95']:{form}})"
 
 
 def repeated(run: Run) -> list[tuple[str, int]]:

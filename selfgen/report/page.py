@@ -145,8 +145,10 @@ def environment(html: bool = True) -> Any:
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
     )
-    for name in ("percent", "points", "count", "number", "duration", "short", "foreign", "cell"):
+    for name in ("percent", "points", "count", "number", "duration", "short", "foreign", "cell", "plural"):
         made.filters[name] = getattr(formats, name)
     made.filters["allowed"] = conduct.allowed
-    made.filters["breakable"] = lambda name: markupsafe.Markup(str(markupsafe.escape(name)).replace("_", "_<wbr>"))
+    made.filters["breakable"] = lambda name: markupsafe.Markup(
+        re.sub("[_/]", r"\g<0><wbr>", str(markupsafe.escape(name)))
+    )
     return made

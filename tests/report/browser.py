@@ -82,9 +82,11 @@ class Browser:
         entries = self._post("/se/log", {"type": "browser"})
         return [entry["message"] for entry in entries if entry["level"] in ("WARNING", "SEVERE")]
 
-    def screenshot(self, path: Path) -> None:
-        """The whole page, not only the window."""
-        shot = self.cdp("Page.captureScreenshot", captureBeyondViewport=True)
+    def screenshot(self, path: Path, *, height: int | None = None) -> None:
+        """The whole page, not only the window, or its first `height` pixels."""
+        width = self.run("return document.documentElement.clientWidth")
+        clip = {} if height is None else {"clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}}
+        shot = self.cdp("Page.captureScreenshot", captureBeyondViewport=True, **clip)
         path.write_bytes(base64.b64decode(shot["data"]))
 
     def cdp(self, command: str, **params: Any) -> Any:

@@ -109,7 +109,7 @@ def test_the_portrait_of_the_tasks_is_what_the_filter_wrote(root: Path, html: st
         == f"{100 * run.yields['diversity']['distinct_masked']:.1f} %"
     )
     assert measures["similarity to the nearest curated question"][0].startswith(
-        f"{run.yields['nearest_curated']['p50']:.5g} ("
+        f"{run.yields['nearest_curated']['p50']:.2f} ("
     )
     facts = dict(making.effort(run))
     assert (
