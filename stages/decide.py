@@ -5,19 +5,23 @@ from pathlib import Path
 import click
 
 from selfgen.cli import run
-from selfgen.decision.run import decide_files
+from selfgen.decision.run import BASE, decide_files
+from selfgen.evaluation.agreement import of_rows
 from selfgen.params import load
-from selfgen.records import write_json
+from selfgen.records import EvalRow, read_jsonl, write_json
 
 DATA = Path("data")
 
 
 @click.command()
 def main() -> None:
-    """Write data/decide/decision.json and metrics/decision.json."""
+    """Write decision.json and graders.json to data/decide, and metrics/decision.json."""
     params = load()
     decision = decide_files(params, DATA)
+    rows = {arm: read_jsonl(DATA / "eval" / arm / "rows.jsonl", EvalRow) for arm in (BASE, *params.arms)}
+    graders = {arm: of_rows(found) for arm, found in rows.items()}
     write_json(DATA / "decide/decision.json", decision)
+    write_json(DATA / "decide/graders.json", graders)
     metrics = {
         "verdict": decision["verdict"],
         "n": decision["n"],
@@ -26,6 +30,7 @@ def main() -> None:
             row["id"]: {key: row[key] for key in ("estimate", "lower", "upper", "margin", "verdict")}
             for row in decision["criteria"]
         },
+        "graders_agree": {arm: found["agree"] for arm, found in graders.items()},
     }
     write_json("metrics/decision.json", metrics)
     click.echo(f"verdict: {decision['verdict']}")

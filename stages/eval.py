@@ -21,7 +21,10 @@ DATA = Path("data")
 @click.command()
 @click.argument("arm")
 def main(arm: str) -> None:
-    """Write data/eval/ARM/rows.jsonl and metrics/eval/ARM.json; `base` is the untrained model."""
+    """Write data/eval/ARM/rows.jsonl and metrics/eval/ARM.json; `base` is the untrained model.
+
+    With eval.repeat, rows_again.jsonl holds a second evaluation of the same checkpoint; otherwise it is empty.
+    """
     params, began = load(), time.monotonic()
     out, trained = DATA / "eval" / arm, DATA / "train" / arm
     files = {"rows": DATA / "curated/test.jsonl", "transfer": DATA / "curated/transfer.jsonl"}
@@ -30,13 +33,14 @@ def main(arm: str) -> None:
     if arm != "base":
         digest = read_json(trained / "checkpoint.json")["digest"]
         checkpoint = read_json(trained / "location.json")["sampler_path"]
-    total = sum(map(len, sets.values()))
+    again = sets["rows"] if params.eval.repeat else []
+    total = len(again) + sum(map(len, sets.values()))
     with open_service(params, [params.model.name]) as service, Progress(f"eval {arm}", total) as bar:
         sampler = service.sampler(params.model.name, params.model.tokenizer, checkpoint, digest)
         found = renderer(params.model.renderer, params.model.tokenizer)
 
-        def watched(items: list[CuratedRow]) -> Iterator[EvalRow]:
-            for row in evaluate(items, sampler, arm=arm, renderer=found, params=params.eval):
+        def watched(items: list[CuratedRow], repetition: int = 0) -> Iterator[EvalRow]:
+            for row in evaluate(items, sampler, arm=arm, renderer=found, params=params.eval, repetition=repetition):
                 bar.update(tokens=row.n_tokens)
                 yield row
 
@@ -45,6 +49,7 @@ def main(arm: str) -> None:
             write_jsonl(out / f"{name}.jsonl", watched(items))
             if items:
                 measured[name] = summary(read_jsonl(out / f"{name}.jsonl", EvalRow))
+        write_jsonl(out / "rows_again.jsonl", watched(again, repetition=1))
         write_json(f"metrics/eval/{arm}.json", {**measured.pop("rows"), **measured})
         write_json(out / "timing.json", {"seconds": time.monotonic() - began, **service.usage.tokens()})
         manifest.write(
@@ -55,7 +60,7 @@ def main(arm: str) -> None:
                 DATA / "curated/transfer.jsonl",
                 *([trained / "checkpoint.json"] if digest else []),
             ],
-            outputs=[out / "rows.jsonl", out / "transfer.jsonl"],
+            outputs=[out / f"{name}.jsonl" for name in ("rows", "rows_again", "transfer")],
             params=params.section("eval", "model"),
             service=service.describe(),
             tokens=service.usage.tokens(),

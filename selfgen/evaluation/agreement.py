@@ -18,6 +18,8 @@ from selfgen.records import EvalRow
 TIMEOUT = 5.0
 """Seconds math-verify may take for one completion."""
 
+_worker = Worker("selfgen.evaluation.agreement:_verify", ["math_verify"])
+
 
 @dataclass(frozen=True)
 class Item:
@@ -43,9 +45,9 @@ class Disagreement:
     completion: str
 
 
-def second_grader(worker: Worker, completion: str, answer: str, timeout: float = TIMEOUT) -> tuple[bool | None, str]:
+def second_grader(completion: str, answer: str, timeout: float = TIMEOUT) -> tuple[bool | None, str]:
     """math-verify's verdict and what it read; (None, "") when it is late or dies."""
-    result = worker.call(timeout, completion, answer)
+    result = _worker.call(timeout, completion, answer)
     if result is None:
         return None, ""
     return bool(result[0]), str(result[1])
@@ -62,34 +64,30 @@ def agreement(items: Iterable[Item], timeout: float = TIMEOUT) -> dict[str, Any]
     counts = {"both_correct": 0, "both_wrong": 0, "only_stock": 0, "only_second": 0, "timeouts": 0, "without_box": 0}
     found: list[Disagreement] = []
     n = 0
-    worker = Worker("selfgen.evaluation.agreement:_verify", ["math_verify"])
-    try:
-        for item in items:
-            n += 1
-            second, read = second_grader(worker, item.completion, item.answer, timeout)
-            if second is None:
-                counts["timeouts"] += 1
-            elif second and item.correct:
-                counts["both_correct"] += 1
-            elif not second and not item.correct:
-                counts["both_wrong"] += 1
-            else:
-                counts["only_second" if second else "only_stock"] += 1
-            if second is not item.correct:
-                counts["without_box"] += item.extracted is None
-                found.append(
-                    Disagreement(
-                        item.item_id, item.answer, item.extracted, item.correct, second, read or None, item.completion
-                    )
+    for item in items:
+        n += 1
+        second, read = second_grader(item.completion, item.answer, timeout)
+        if second is None:
+            counts["timeouts"] += 1
+        elif second and item.correct:
+            counts["both_correct"] += 1
+        elif not second and not item.correct:
+            counts["both_wrong"] += 1
+        else:
+            counts["only_second" if second else "only_stock"] += 1
+        if second is not item.correct:
+            counts["without_box"] += item.extracted is None
+            found.append(
+                Disagreement(
+                    item.item_id, item.answer, item.extracted, item.correct, second, read or None, item.completion
                 )
-    finally:
-        worker.close()
+            )
     agree = counts["both_correct"] + counts["both_wrong"]
     return {"n": n, "agree": agree / n if n else None, **counts, "disagreements": [asdict(d) for d in found]}
 
 
 def of_rows(rows: Iterable[EvalRow], timeout: float = TIMEOUT) -> dict[str, Any]:
-    """`agreement` over the rows of one evaluation (data/eval/ARM/rows.jsonl)."""
+    """`agreement` over the rows of one evaluation (data/eval/ARM/rows.jsonl); published in data/decide/graders.json."""
     return agreement(
         (Item(row.item_id, row.completion, row.answer, row.extracted, row.correct) for row in rows), timeout
     )

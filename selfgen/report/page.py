@@ -80,6 +80,7 @@ def sections(run: Run) -> dict[str, Any]:
         "flips": outcome.flips(run),
         "sensitivity": run.decision["sensitivity"] if run.decision else None,
         "noise_floor": run.decision["noise_floor"] if run.decision else None,
+        "graders": run.graders,
         "thresholds": outcome.thresholds(run),
         "power": outcome.power(run),
         "curves": conduct.curve_charts(run),

@@ -65,6 +65,7 @@ class Run:
     transfers: Mapping[str, Sequence[EvalRow]] = field(default_factory=dict)
     eval_timings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     decision: Mapping[str, Any] | None = None
+    graders: Mapping[str, Any] | None = None
     manifests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     provenance: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     missing: Sequence[str] = ()
@@ -130,6 +131,7 @@ def load(root: str | Path, params: Params, *, partial: bool = False) -> Run:
         transfers=_transfers(data, [BASE, *trained]),
         eval_timings=by_arm([BASE, *trained], "eval/{arm}/timing.json", read_json),
         decision=optional(data / "decide/decision.json", read_json, None),
+        graders=optional(data / "decide/graders.json", read_json, None),
         manifests=_beside(data, "manifest.json"),
         provenance=_beside(data, "provenance.json"),
         missing=missing,

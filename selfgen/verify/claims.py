@@ -48,6 +48,7 @@ CLAIMS: tuple[Callable[[Run], str], ...] = (
     results.items,
     results.verdict,
     results.sensitivity,
+    results.graders,
     results.registration,
     results.report,
     results.provenance_of_samples,

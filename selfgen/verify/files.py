@@ -58,8 +58,8 @@ def chain(run: Run) -> str:
                 checked += 1
                 if out.get("md5") != recorded:
                     raise broken(f"stage {stage} read {name} with md5 {str(recorded)[:12]}, its writer left another")
-            elif (run.root / name).exists() and name.startswith(("data/", "review/")):
-                # A whole folder, or a git-tracked file of rulings: compared with what stands here.
+            elif (run.root / name).exists() and name.startswith(("data/", "review/", "prereg", "imports")):
+                # A whole folder, or git-tracked rulings, plans and imports: compared with what stands here.
                 checked += 1
                 found = md5(run.root / name)
                 if found != recorded:

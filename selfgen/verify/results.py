@@ -9,14 +9,16 @@ from typing import Any
 from selfgen import spec
 from selfgen.decision import decide, prereg
 from selfgen.decision.run import decide_files
+from selfgen.evaluation.agreement import of_rows
 from selfgen.evaluation.eval import summary
 from selfgen.evaluation.grading import grade
 from selfgen.records import CuratedRow, EvalRow
 from selfgen.verify.run import NotHere, Run, broken, expect
 
 DECISION = "data/decide/decision.json"
-# Rows of an evaluation -> split of the curated set. Only the test split decides.
-SETS = {"rows": "test", "transfer": "transfer"}
+GRADERS = "data/decide/graders.json"
+# Rows of an evaluation -> split of the curated set. Only the first evaluation of the test split decides.
+SETS = {"rows": "test", "rows_again": "test", "transfer": "transfer"}
 
 
 def items(run: Run) -> str:
@@ -26,10 +28,11 @@ def items(run: Run) -> str:
         measured = {}
         for name, split in SETS.items():
             rows = run.rows(f"data/eval/{arm}/{name}.jsonl", EvalRow)
-            _graded(
-                run, rows, run.rows(f"data/curated/{split}.jsonl", CuratedRow), arm, f"data/eval/{arm}/{name}.jsonl"
-            )
-            if rows:
+            asked = run.rows(f"data/curated/{split}.jsonl", CuratedRow)
+            if name == "rows_again" and not run.params.eval.repeat:
+                asked = []
+            _graded(run, rows, asked, arm, f"data/eval/{arm}/{name}.jsonl")
+            if rows and name != "rows_again":
                 measured[name] = summary(rows)
             regraded += len(rows)
         wanted = {**measured.pop("rows"), **measured}
@@ -83,6 +86,25 @@ def sensitivity(run: Run) -> str:
             raise NotHere(f"{DECISION} has no {part}")
         expect(said[part], again[part], f"{DECISION}: {part}")
     return f"{len(said['sensitivity'])} analyses"
+
+
+def graders(run: Run) -> str:
+    """The second grader's agreement with the stock one, and every disagreement, follow from the stored completions."""
+    said, late, n = run.json(GRADERS), 0, 0
+    expect(sorted(said), sorted(("base", *run.arms)), f"{GRADERS}: arms")
+    for arm, published in said.items():
+        again = of_rows(run.rows(f"data/eval/{arm}/rows.jsonl", EvalRow))
+        if published["timeouts"] or again["timeouts"]:
+            late += published["timeouts"] + again["timeouts"]
+            continue  # a slower machine grades fewer items: nothing to compare
+        expect(published, again, f"{GRADERS}: {arm}")
+        n += again["n"]
+    published = run.json("metrics/decision.json")["graders_agree"]
+    expect(published, {arm: found["agree"] for arm, found in said.items()}, "metrics/decision.json: graders_agree")
+    if late:
+        raise NotHere(f"{late} completions took the second grader too long; {n} others agree with what is published")
+    worst = min(found["agree"] for found in said.values())
+    return f"{n} completions graded a second time; agreement at least {worst:.4f}"
 
 
 def registration(run: Run) -> str:

@@ -1,10 +1,12 @@
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 
 from selfgen.decision import prereg
 from selfgen.errors import DataError
-from selfgen.params import load
+from selfgen.params import Params, load
 from tests.decision import project
 
 ITEMS = [f"item-{k:03d}" for k in range(project.N)]
@@ -39,6 +41,16 @@ def state(checkout, params):
 def remote(params):
     """Params whose code needs no embedded server."""
     return params.model_copy(update={"service": params.service.model_copy(update={"kind": "remote"})})
+
+
+def test_the_decide_stage_depends_on_all_that_a_plan_compares_and_on_nothing_else(root):
+    """DVC runs it again when, and only when, what it says of the plan can have changed."""
+    stages = yaml.safe_load((root / "dvc.yaml").read_text())["stages"]
+    planned = set(Params.model_fields) - prereg._NOT_PLANNED
+    assert set(stages["decide"]["params"]) == planned | {"seed"}
+    compared = [path for path in stages["code"]["outs"] if Path(path).stem not in prereg._NOT_CODE]
+    others = [str(prereg.FOLDER), "data/curated/test.jsonl", "data/eval"]
+    assert sorted(stages["decide"]["deps"]) == sorted([*compared, *others])
 
 
 def test_plan_committed_before_evaluation_and_unchanged(here):

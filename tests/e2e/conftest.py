@@ -23,6 +23,7 @@ SMALL = (
     "train.problems=8",
     "train.steps=2",
     "train.save_every=2",
+    "eval.repeat=true",
 )
 
 
@@ -88,9 +89,11 @@ def make_checkout(root: Path, path: Path, cache: Path) -> Checkout:
 
 @pytest.fixture(scope="session")
 def small_run(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """The pipeline run to its verdict at a small size."""
+    """The pipeline run to its verdict at a small size, by a plan registered before it."""
     checkout = make_checkout(root, tmp_path_factory.mktemp("run") / "check out é", tmp_path_factory.mktemp("cache"))
     checkout.selfgen("compose", *SMALL)
+    checkout.dvc("repro", "curated")
+    checkout.selfgen("prereg", "--seed", "0", "--seed", "1")
     checkout.commit("small")
     checkout.dvc("repro")
     checkout.commit("run")

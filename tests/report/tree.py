@@ -8,6 +8,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import yaml
 
 from selfgen import budget, gates, manifest
 from selfgen.decision.run import decide_files
+from selfgen.evaluation.agreement import Disagreement
 from selfgen.params import Params, load, parse
 from selfgen.records import (
     Candidate,
@@ -143,7 +145,22 @@ def evaluate(
         write_json(data / f"eval/{arm}/timing.json", {"seconds": 12.5, "prompt": 1000, "sampled": 2000})
         _manifest(root, f"eval@{arm}", [f"eval/{arm}/rows.jsonl"])
     write_json(data / "decide/decision.json", decide_files(params, data, root))
+    write_json(data / "decide/graders.json", {arm: _graders(n=len(test)) for arm in ("base", *params.arms)})
     return root
+
+
+def _graders(n: int) -> dict[str, Any]:
+    """What the second grader found: it reads one answer that the stock extractor does not."""
+    found = Disagreement("x-test-00000", "7", None, False, True, "7", "The answer is <b>7</b>.")
+    counts = {
+        "both_correct": n - 2,
+        "both_wrong": 1,
+        "only_stock": 0,
+        "only_second": 1,
+        "timeouts": 0,
+        "without_box": 1,
+    }
+    return {"n": n, "agree": (n - 1) / n, **counts, "disagreements": [asdict(found)]}
 
 
 def _tasks(data: Path, params: Params, rng: random.Random, rejected: int, words: int, test: list[CuratedRow]) -> None:

@@ -19,6 +19,7 @@ import yaml
 
 from selfgen import budget, gates, manifest, spec
 from selfgen.decision.run import decide_files
+from selfgen.evaluation.agreement import of_rows
 from selfgen.evaluation.eval import graded, summary
 from selfgen.params import Params, load
 from selfgen.progress import Progress
@@ -26,6 +27,7 @@ from selfgen.records import (
     Candidate,
     Completion,
     CuratedRow,
+    EvalRow,
     Rejection,
     Rollout,
     Task,
@@ -73,6 +75,7 @@ def params(root: Path) -> Params:
     values["audit"] |= {"sample": 12, "seed": 0, "retries": 1, "votes": 1, "max_tokens": 256}
     values["train"] |= {"problems": 8, "steps": 4, "groups_per_batch": 2, "group_size": 4, "max_tokens": 160}
     values["pilot"] |= {"steps": 2, "eval_items": 5}
+    values["eval"] |= {"repeat": True}
     values["arms"] = {
         "rl_gsm8k": {"data": "curated"},
         "rl_selfgen": {"data": "tasks"},
@@ -371,7 +374,7 @@ def train(root: Path, p: Params, arm: str) -> None:
 
 
 def evaluate(root: Path, p: Params, arm: str, skill: float) -> None:
-    """Stage `eval`."""
+    """Stage `eval`, twice: the second time one answer comes out differently."""
     folder, measured = root / f"data/eval/{arm}", {}
     for name, split in (("rows", "test"), ("transfer", "transfer")):
         rows = []
@@ -381,11 +384,14 @@ def evaluate(root: Path, p: Params, arm: str, skill: float) -> None:
             rows.append(graded(item, arm, text))
         write_jsonl(folder / f"{name}.jsonl", rows)
         measured[name] = summary(rows)
+        if name == "rows":
+            other = graded(next(iter(read_jsonl(root / "data/curated/test.jsonl", CuratedRow))), arm, boxed(-1))
+            write_jsonl(folder / "rows_again.jsonl", [other, *rows[1:]])
     write_json(folder / "timing.json", {"seconds": 1.0})
     write_json(root / f"metrics/eval/{arm}.json", {**measured.pop("rows"), **measured})
     trained = [] if arm == "base" else [f"data/train/{arm}/checkpoint.json"]
     _manifest(
-        root, p, f"data/eval/{arm}", f"eval@{arm}", ["data/curated/test.jsonl", "data/curated/transfer.jsonl", *trained], ["rows.jsonl", "transfer.jsonl"],
+        root, p, f"data/eval/{arm}", f"eval@{arm}", ["data/curated/test.jsonl", "data/curated/transfer.jsonl", *trained], ["rows.jsonl", "rows_again.jsonl", "transfer.jsonl"],
         ["eval", "model"],
     )  # fmt: skip
 
@@ -394,6 +400,9 @@ def decide(root: Path, p: Params) -> None:
     """Stage `decide`."""
     decision = decide_files(p, root / "data", root)
     write_json(root / "data/decide/decision.json", decision)
+    paths = {arm: root / f"data/eval/{arm}/rows.jsonl" for arm in ("base", *p.arms)}
+    graders = {arm: of_rows(read_jsonl(path, EvalRow)) for arm, path in paths.items()}
+    write_json(root / "data/decide/graders.json", graders)
     kept = ("estimate", "lower", "upper", "margin", "verdict")
     write_json(
         root / "metrics/decision.json",
@@ -402,6 +411,7 @@ def decide(root: Path, p: Params) -> None:
             "n": decision["n"],
             "accuracy": {arm: row["accuracy"] for arm, row in decision["accuracies"].items()},
             "criteria": {row["id"]: {key: row[key] for key in kept} for row in decision["criteria"]},
+            "graders_agree": {arm: found["agree"] for arm, found in graders.items()},
         },
     )
 

@@ -181,6 +181,12 @@ def better_answer(found: list[Row]) -> None:
     row |= {"completion": f"\\boxed{{{row['answer']}}}", "extracted": row["answer"], "correct": True}
 
 
+def hide_second_grader(value: Any) -> None:
+    """A completion that both graders call wrong is counted as right by both."""
+    found = value[TREATMENT]
+    found |= {"both_correct": found["both_correct"] + 1, "both_wrong": found["both_wrong"] - 1}
+
+
 def _eval(arm: str) -> str:
     return f"data/eval/{arm}/rows.jsonl"
 
@@ -276,6 +282,11 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("weight edited in params", edit_params(assign("decision.criteria.1.weights.base", -1.5)), results.verdict),
     Mutation("published verdict edited", edit_json("metrics/decision.json", assign("verdict", "proven")), results.verdict),
     Mutation("sensitivity analysis edited", edit_json("data/decide/decision.json", assign("sensitivity.criteria.0.estimate", 0.9)), results.sensitivity),
+    Mutation("second evaluation's completion edited", edit_rows(f"data/eval/{BASELINE}/rows_again.jsonl", put(4, "completion", "\\boxed{-98}")), results.items),
+    Mutation("second evaluation left out", empty(f"data/eval/{BASELINE}/rows_again.jsonl"), results.items),
+    Mutation("flip rate edited", edit_json("data/decide/decision.json", assign("noise_floor.evaluated_twice.base.flip_rate", 0.5)), results.sensitivity),
+    Mutation("graders' disagreement hidden", edit_json(results.GRADERS, hide_second_grader), results.graders),
+    Mutation("graders' agreement metric edited", edit_json("metrics/decision.json", assign("graders_agree.base", 0.5)), results.graders),
     Mutation("deviation from the plan hidden", edit_json("reports/experiment.json", lambda v: v["deviations"].pop()), results.report),
     Mutation("gate value edited in the filled plan", edit_json("reports/experiment.json", assign("activation_gate.checks.3.value", 0.5)), results.report),
     Mutation("arm's seed changed in params", edit_params(assign("seed", 5)), training.problems),
