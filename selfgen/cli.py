@@ -53,7 +53,7 @@ class LazyGroup(click.Group):
         return command
 
 
-@click.group(cls=LazyGroup)
+@click.group(cls=LazyGroup, context_settings={"max_content_width": 110})
 @click.version_option(__version__)
 def cli() -> None:
     """Can a small model's own, checkable math tasks replace GSM8K as RL training data?

@@ -48,7 +48,13 @@ def compose(overrides: tuple[str, ...], conf: Path, out: Path) -> None:
 @click.option("--prune", "unused_days", type=click.FloatRange(min=0), help="Delete rows not used for this many days.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def journal(unused_days: float | None, as_json: bool) -> None:
-    """Show the request journal: size, hits, tokens saved; prune it. Switch it off with SELFGEN_JOURNAL=off."""
+    """Show the request journal: size, hits, tokens saved; prune it. Switch it off with SELFGEN_JOURNAL=off.
+
+    \b
+    Examples:
+      selfgen journal
+      selfgen journal --prune 30    # drop what nothing has asked for in 30 days
+    """
     from selfgen.journal import Journal
 
     with Journal() as book:

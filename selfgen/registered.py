@@ -83,6 +83,10 @@ def generate(
 
     Writes OUT, and beside it rejected.jsonl, overlap.json and counts.json. Samples go through the request journal:
     the same command after an interruption goes on where it stopped.
+
+    \b
+    Examples:
+      selfgen generate --n-accept 640 --keep-band 1-6 --out tasks/tasks.jsonl
     """
     from selfgen.rendering import renderer
     from selfgen.service import open_service
@@ -153,6 +157,10 @@ def audit(
     """Audit tasks blind (step 1 of the registered plan); exit status 1 when the audit fails.
 
     Writes OUT and, beside it, audit_rows.jsonl with every worked solution.
+
+    \b
+    Examples:
+      selfgen audit --sample 100 --max-label-errors 0 --out tasks/audit.json
     """
     from selfgen.rendering import renderer
     from selfgen.service import open_service

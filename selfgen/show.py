@@ -244,7 +244,13 @@ def show() -> None:
 @click.argument("name", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show_task(name: str, as_json: bool) -> None:
-    """A task (task-...) or candidate (cand-...): raw text, code, label, filter, audit, training."""
+    """A task (task-...) or candidate (cand-...): raw text, code, label, filter, audit, training.
+
+    \b
+    Examples:
+      selfgen show task task-0f3a5b7c9d1e2f40
+      selfgen show task cand-000017 --json
+    """
     life = task_life(Path("."), name)
     click.echo(_json(life) if as_json else describe_task(life), nl=False)
 
@@ -253,7 +259,13 @@ def show_task(name: str, as_json: bool) -> None:
 @click.argument("name", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show_item(name: str, as_json: bool) -> None:
-    """A curated row: question, answer, and every arm's completion (test) or the batches it was in (train)."""
+    """A curated row: question, answer, and every arm's completion (test) or the batches it was in (train).
+
+    \b
+    Examples:
+      selfgen show item gsm8k-test-00042
+      selfgen show item gsm8k-train-05441
+    """
     life = item_life(Path("."), name)
     click.echo(_json(life) if as_json else describe_item(life), nl=False)
 

@@ -85,6 +85,11 @@ def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
 @click.option("--key", required=True, type=click.Path(dir_okay=False), help="Private SSH key, e.g. ~/.ssh/id_ed25519.")
 @click.option("--root", default=".", type=click.Path(file_okay=False, path_type=Path), help="The project's folder.")
 def sign(key: str, root: Path) -> None:
-    """Sign this run: write reports/release.json (hashes of every artifact) and its SSH signature."""
+    """Sign this run: write reports/release.json (hashes of every artifact) and its SSH signature.
+
+    \b
+    Examples:
+      selfgen sign --key ~/.ssh/id_ed25519
+    """
     said = sign_run(key, root)
     click.echo(f"{SIGNATURE}: signs {len(said['subject'])} files; put your public key into {ALLOWED_SIGNERS}")

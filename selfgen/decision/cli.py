@@ -105,6 +105,11 @@ def prereg(seeds: tuple[int, ...], items_file: Path | None, replace: bool, check
     """Write the plan (rule, items, margins, filters, seeds, hashes of params and code) to prereg/<scale>.json.
 
     Commit it before evaluating: the decision states whether it stood in the commit that the rows were made from.
+
+    \b
+    Examples:
+      selfgen prereg && git add prereg && git commit -m "Register the plan"
+      selfgen prereg --check
     """
     from selfgen.decision import prereg as library
     from selfgen.params import load

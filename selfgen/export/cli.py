@@ -28,7 +28,13 @@ def export() -> None:
 @click.option("--replace", is_flag=True, help="Write over what stands there.")
 @click.option("--unaudited", is_flag=True, help="Export a set whose audit failed; its card says so.")
 def tasks(form: str, out: Path | None, replace: bool, unaudited: bool) -> None:
-    """Export the audited task set."""
+    """Export the audited task set.
+
+    \b
+    Examples:
+      selfgen export tasks --format hf
+      selfgen export tasks --format jsonl --out mine.jsonl
+    """
     from selfgen.export import source
     from selfgen.export import tasks as writing
     from selfgen.params import load
@@ -52,7 +58,13 @@ def tasks(form: str, out: Path | None, replace: bool, unaudited: bool) -> None:
 @click.option("--out", type=_FOLDER, default=Path("exports/adapters"), show_default=True)
 @click.option("--replace", is_flag=True, help="Write over what stands there.")
 def adapters(arms: tuple[str, ...], out: Path, replace: bool) -> None:
-    """Export trained adapters in PEFT format, with model cards."""
+    """Export trained adapters in PEFT format, with model cards.
+
+    \b
+    Examples:
+      selfgen export adapters
+      selfgen export adapters --arm rl_selfgen --out /models
+    """
     from selfgen.errors import ParamsError
     from selfgen.export.adapters import write_adapter
     from selfgen.params import load

@@ -193,7 +193,14 @@ def measure(train: Sequence[CuratedRow], test: Sequence[CuratedRow], seed: int, 
 def overlap(
     measuring: bool, data: Path | None, tasks: Path, seed: int, standins: int, out: Path | None, docs: Path | None
 ) -> None:
-    """Show how accepted tasks overlap the evaluation questions, match by match; or measure the detectors."""
+    """Show how accepted tasks overlap the evaluation questions, match by match; or measure the detectors.
+
+    \b
+    Examples:
+      selfgen overlap                       # the accepted tasks
+      selfgen overlap --tasks mine.jsonl    # any file of tasks
+      selfgen overlap --measure             # recall and false positives of every detector
+    """
     train, test = _splits(data)
     if measuring:
         result = measure(train, test, seed, standins)

@@ -160,7 +160,13 @@ def disputed(audit: str | Path) -> list[AuditRow]:
 @click.option("--tasks", default="data/filter/tasks.jsonl", show_default=True, help="The set that was audited.")
 @click.option("--show", is_flag=True, help="Only list the disputed tasks, with worked solutions, and change nothing.")
 def repair(audit: str, review: str, tasks: str, show: bool) -> None:
-    """Quarantine the tasks a failed audit flagged, so that the next `dvc repro` replaces and re-audits them."""
+    """Quarantine the tasks a failed audit flagged, so that the next `dvc repro` replaces and re-audits them.
+
+    \b
+    Examples:
+      selfgen repair --show    # the disputed tasks with worked solutions; changes nothing
+      selfgen repair
+    """
     if show:
         for row in disputed(audit):
             ruling = f"adjudicated: {row.adjudication}" if row.adjudication else row.outcome

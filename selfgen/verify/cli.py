@@ -18,7 +18,13 @@ from selfgen.verify.run import Run
 @click.option("--root", default=".", type=click.Path(file_okay=False, path_type=Path), help="The project's folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def verify(rev: str | None, root: Path, as_json: bool) -> None:
-    """Recompute every published claim from the artifacts alone: no service, no key. Exit 1 when one fails."""
+    """Recompute every published claim from the artifacts alone: no service, no key. Exit 1 when one fails.
+
+    \b
+    Examples:
+      selfgen verify
+      selfgen verify --rev v1.0 --json
+    """
     with checkout(root, rev) as folder:
         found = list(claims.check(Run(folder)))
     if as_json:
