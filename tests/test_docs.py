@@ -36,7 +36,7 @@ def typed(text: str) -> Iterator[str]:
         for line in block.replace("\\\n", " ").splitlines():
             yield from _parts(line)
     for code in re.findall(r"`([^`\n]+)`", prose):
-        if re.match(r"(selfgen|make|dvc|python) [^=]", code):
+        if re.match(r"(selfgen|make|dvc|python) [^=]", code) and not code.endswith(" -S"):
             yield from _parts(code)
 
 
@@ -70,7 +70,7 @@ def test_selfgen_accepts(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         _make_context(line)
     except click.MissingParameter:
-        assert len(line.split()) == 2, line  # prose that names a command without its arguments
+        assert line in dict(leaves()), line  # prose that names a command without its arguments
 
 
 def _make_context(line: str) -> None:
