@@ -91,9 +91,7 @@ def project(params: Params, pilots: Mapping[str, Mapping[str, Any]], n_test: int
 
 def money(tokens: Mapping[str, float], price: Price | None) -> float | None:
     """Tokens at a service's published prices (per million), None where no price is known."""
-    if price is None:
-        return None
-    return sum(tokens[kind] * getattr(price, kind) for kind in ("prefill", "sample", "train")) / 1e6
+    return None if price is None else price.money(**tokens)
 
 
 def require(feasibility: Mapping[str, Any]) -> None:

@@ -151,6 +151,10 @@ class Price(_Model):
     sample: Annotated[float, Field(ge=0.0)]
     train: Annotated[float, Field(ge=0.0)]
 
+    def money(self, prefill: float = 0, sample: float = 0, train: float = 0) -> float:
+        """What so many tokens of each kind cost."""
+        return (prefill * self.prefill + sample * self.sample + train * self.train) / 1e6
+
 
 class BudgetParams(_Model):
     """The most the run may be projected to cost. `override` is the recorded reason to go on all the same."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 
 _LOG_EVERY = 15.0
 
 
 class Progress:
-    """Counts what is done; `note` carries the stage's own figures (yield, cost so far).
+    """Counts what is done; `note` carries the stage's own figures (yield), `cost` says what it has cost so far.
 
-    Use as a context manager; `update` is cheap and safe to call for every row.
+    Use as a context manager; `update` is cheap and safe to call for every row. `cost` is asked when a line is printed
+    (`Service.cost`); None shows no cost.
     """
 
-    def __init__(self, what: str, total: int | None) -> None:
-        self.what, self.total = what, total
+    def __init__(self, what: str, total: int | None, cost: Callable[[], str] | None = None) -> None:
+        self.what, self.total, self._cost = what, total, cost
         self.done = self.tokens = 0
         self.note = ""
         self._start = self._last = time.monotonic()
@@ -45,6 +47,8 @@ class Progress:
             parts.append(self.note)
         if self.tokens:
             parts.append(f"{self.tokens / elapsed:,.0f} tokens/s")
+        if self._cost is not None:
+            parts.append(f"{self._cost()} so far")
         if final:
             parts.append(f"{elapsed:.1f} s")
         elif self.total and self.done:

@@ -106,7 +106,10 @@ def generate(
     params = _with(params, base_url, changes)
     limit = max_candidates or 10 * params.generate.n_candidates
     questions = list(_questions(overlap_ref, params))
-    with open_service(params, [params.model.name]) as service, Progress("generate", params.filter.n_accept) as bar:
+    with (
+        open_service(params, [params.model.name]) as service,
+        Progress("generate", params.filter.n_accept, service.cost(params.model.name)) as bar,
+    ):
         sampler = service.sampler(params.model.name, params.model.tokenizer)
         rendered = renderer(params.model.renderer, params.model.tokenizer)
 

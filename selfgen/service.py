@@ -12,7 +12,7 @@ import os
 import re
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from selfgen.errors import ServiceError
 from selfgen.journal import Journal, Sampled, cache_dir, open_journal, request_key
-from selfgen.params import Params
+from selfgen.params import BudgetParams, Params
 from selfgen.records import Completion
 
 if TYPE_CHECKING:
@@ -47,12 +47,16 @@ class SampleRequest:
 
 @dataclass
 class Usage:
-    """Tokens asked of the service in this process, without those the journal answered."""
+    """Tokens asked of the service in this process, without those the journal answered.
+
+    An arm's training counts too, as far as its finished steps say; `trained_tokens` are prompts and responses together.
+    """
 
     requests: int = 0
     journal_hits: int = 0
     prompt_tokens: int = 0
     sampled_tokens: int = 0
+    trained_tokens: int = 0
 
     def tokens(self) -> dict[str, int]:
         """The counts by name, for provenance."""
@@ -168,6 +172,7 @@ class Service:
         self.concurrency = concurrency
         self.journal = journal
         self.usage = Usage()
+        self.budget: BudgetParams | None = None
         self.client = tinker.ServiceClient(base_url=base_url, api_key=api_key)
         self.capabilities = self._capabilities()
 
@@ -183,6 +188,19 @@ class Service:
         except Exception as error:
             raise as_service_error(error, self.base_url) from None
         return sorted(m.model_name for m in models if m.model_name)
+
+    def cost(self, model: str) -> Callable[[], str] | None:
+        """What this process has cost so far at params' price of `model`, as a function for the progress line."""
+        price = self.budget.prices.get(model) if self.budget is not None else None
+        if self.budget is None or price is None:
+            return None
+        usage, currency = self.usage, self.budget.currency
+
+        def so_far() -> str:
+            spent = price.money(usage.prompt_tokens, usage.sampled_tokens, usage.trained_tokens)
+            return f"{spent:.2f} {currency}"
+
+        return so_far
 
     def require_models(self, names: Sequence[str]) -> None:
         """Refuse before anything is paid when the service does not offer a model.
@@ -306,6 +324,7 @@ def _checked(
     params: Params, kind: str, base_url: str, api_key: str, journal: Journal | None, models: Sequence[str]
 ) -> Service:
     service = Service(kind, base_url, api_key, params.service.concurrency, journal)
+    service.budget = params.budget
     service.require_models(models)
     return service
 

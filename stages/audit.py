@@ -7,6 +7,7 @@ import click
 from selfgen import manifest
 from selfgen.cli import run
 from selfgen.params import load
+from selfgen.progress import Progress
 from selfgen.records import CuratedRow, Rejection, Task, read_jsonl, write_json, write_jsonl
 from selfgen.rendering import renderer
 from selfgen.service import open_service
@@ -22,12 +23,15 @@ def main() -> None:
     params = load()
     tasks = list(read_jsonl(DATA / "filter/tasks.jsonl", Task))
     index = OverlapIndex.build(read_jsonl(DATA / "curated/test.jsonl", CuratedRow))
-    with open_service(params, [params.auditor.name]) as service:
+    with (
+        open_service(params, [params.auditor.name]) as service,
+        Progress("audit", params.audit.sample, service.cost(params.auditor.name)) as bar,
+    ):
         sampler = service.sampler(params.auditor.name, params.auditor.tokenizer)
         rows, verdict = audit.run(
             tasks,
             solve=audit.service_solver(
-                sampler, renderer(params.auditor.renderer, params.auditor.tokenizer), params.audit
+                sampler, renderer(params.auditor.renderer, params.auditor.tokenizer), params.audit, bar
             ),
             params=params.audit,
             solver=params.auditor.name,

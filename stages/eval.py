@@ -35,7 +35,10 @@ def main(arm: str) -> None:
         checkpoint = read_json(trained / "location.json")["sampler_path"]
     again = sets["rows"] if params.eval.repeat else []
     total = len(again) + sum(map(len, sets.values()))
-    with open_service(params, [params.model.name]) as service, Progress(f"eval {arm}", total) as bar:
+    with (
+        open_service(params, [params.model.name]) as service,
+        Progress(f"eval {arm}", total, service.cost(params.model.name)) as bar,
+    ):
         sampler = service.sampler(params.model.name, params.model.tokenizer, checkpoint, digest)
         found = renderer(params.model.renderer, params.model.tokenizer)
 

@@ -23,7 +23,10 @@ CANDIDATES, CURATED, OUT = Path("data/generate/candidates.jsonl"), Path("data/cu
 def main() -> None:
     """Write data/filter/{tasks,rejected}.jsonl, overlap.json, yields.json, croissant.json and metrics/filter.json."""
     params = load()
-    with open_service(params, [params.model.name]) as service, Progress("filter", params.filter.n_accept) as bar:
+    with (
+        open_service(params, [params.model.name]) as service,
+        Progress("filter", params.filter.n_accept, service.cost(params.model.name)) as bar,
+    ):
         sampler = service.sampler(params.model.name, params.model.tokenizer)
         solve = attempts(
             sampler, renderer(params.model.renderer, params.model.tokenizer), params.filter.solve, params.train.few_shot

@@ -23,7 +23,7 @@ def main() -> None:
     params = load()
     with (
         open_service(params, [params.model.name]) as service,
-        Progress("generate", params.generate.n_candidates) as bar,
+        Progress("generate", params.generate.n_candidates, service.cost(params.model.name)) as bar,
     ):
         sampler = service.sampler(params.model.name, params.model.tokenizer)
 

@@ -8,6 +8,7 @@ from selfgen import manifest
 from selfgen.cli import run
 from selfgen.errors import GateError
 from selfgen.params import load
+from selfgen.progress import Progress
 from selfgen.records import CuratedRow, read_json, read_jsonl, write_json
 from selfgen.service import open_service
 from selfgen.training import pilot
@@ -27,7 +28,10 @@ def main(arm: str) -> None:
             "data/audit/audit.json: the audit failed, so nothing is trained; run `selfgen repair`, then `dvc repro`"
         )
     seed, out = params.arm_seed(arm), DATA / "pilot" / arm
-    with open_service(params, [params.model.name], seed=seed) as service:
+    with (
+        open_service(params, [params.model.name], seed=seed) as service,
+        Progress(f"pilot {arm}", params.pilot.steps, service.cost(params.model.name)) as bar,
+    ):
         found = pilot.run(
             params,
             arm,
@@ -36,6 +40,7 @@ def main(arm: str) -> None:
             list(read_jsonl(DATA / "curated/test.jsonl", CuratedRow)),
             service,
             rate=read_json(DATA / f"subset/{arm}.json")["reward_rate"] or 0.5,
+            on_step=lambda sent: bar.update(tokens=service.usage.sampled_tokens - bar.tokens),
         )
         write_json(f"metrics/pilot/{arm}.json", pilot.write(out, found))
         manifest.write(

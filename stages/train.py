@@ -31,7 +31,7 @@ def main(arm: str) -> None:
     seed = params.arm_seed(arm)
     with (
         open_service(params, [params.model.name], seed=seed) as service,
-        Progress(f"train {arm}", params.train.steps) as bar,
+        Progress(f"train {arm}", params.train.steps, service.cost(params.model.name)) as bar,
     ):
         trained = arms.train_arm(
             params,
@@ -41,7 +41,7 @@ def main(arm: str) -> None:
             service,
             adapter=out / "adapter",
             rate=about["reward_rate"] or 0.5,
-            on_step=lambda sent: bar.update(),
+            on_step=lambda sent: bar.update(tokens=service.usage.sampled_tokens - bar.tokens),
         )
         arms.write(out, params, trained, start)
         write_json(f"metrics/train/{arm}.json", arms.metrics(trained))
@@ -54,6 +54,7 @@ def main(arm: str) -> None:
             ],
             params=params.section("train", "model", "seed"),
             service=service.describe(),
+            tokens=service.usage.tokens(),
         )
 
 

@@ -57,7 +57,7 @@ def accept(
         quarantined=quarantined,
     )
     with replace_file(out / "tasks.jsonl") as tasks:
-        reasons = _split(rows, tasks, out / "rejected.jsonl", progress)
+        reasons = _split(rows, tasks, out / "rejected.jsonl", progress, spent)
     accepted = list(read_jsonl(out / "tasks.jsonl", Task))
     summary = overlap.summarise(accepted, index, rules.decontaminate.reject)
     write_json(out / "overlap.json", summary)
@@ -78,8 +78,11 @@ def accept(
     }
 
 
-def _split(rows: Iterator[Task | Rejection], tasks: Path, rejected: Path, progress: Progress) -> Counter[str]:
+def _split(
+    rows: Iterator[Task | Rejection], tasks: Path, rejected: Path, progress: Progress, spent: yields.Spent
+) -> Counter[str]:
     reasons: Counter[str] = Counter()
+    told = 0
     with (
         replace_file(rejected) as temporary,
         jsonlines.open(tasks, "w", dumps=dumps) as accepted,
@@ -90,11 +93,14 @@ def _split(rows: Iterator[Task | Rejection], tasks: Path, rejected: Path, progre
             for row in rows:
                 if isinstance(row, Task):
                     accepted.write(to_dict(row))
-                    progress.update()
                 else:
                     refused.write(to_dict(row))
                     reasons[row.reason] += 1
-                    progress.update(0, note=f"{sum(reasons.values())} rejected")
+                kept, judged = isinstance(row, Task), progress.done + isinstance(row, Task) + reasons.total()
+                progress.update(
+                    int(kept), spent.tokens - told, note=f"yield {(progress.done + kept) / judged:.0%} of {judged:,}"
+                )
+                told = spent.tokens
         except filters.YieldError as error:
             failure = error
     if failure is not None:

@@ -24,6 +24,7 @@ from selfgen.evaluation import grading
 from selfgen.evaluation.prompting import math_messages
 from selfgen.numeric import numeric_exact, parse_number
 from selfgen.params import AuditParams
+from selfgen.progress import Progress
 from selfgen.records import AuditRow, Completion, Rejection, Task, dumps, read_jsonl, to_dict
 from selfgen.tasks.reasons import EXECUTION_REASONS
 
@@ -269,7 +270,7 @@ def count(tasks: Sequence[Task], rejections: Iterable[Rejection]) -> dict[str, A
     }
 
 
-def service_solver(sampler: Any, renderer: Any, params: AuditParams) -> Solve:
+def service_solver(sampler: Any, renderer: Any, params: AuditParams, progress: Progress | None = None) -> Solve:
     """A `Solve` over `selfgen.service`'s sampler: attempt k has its own seed; greedy retries sample instead."""
     from selfgen import rendering
     from selfgen.service import SampleRequest
@@ -287,7 +288,11 @@ def service_solver(sampler: Any, renderer: Any, params: AuditParams) -> Solve:
             )
             for conversation in conversations
         )
-        return sampler.sample_stream(requests)
+        for completions in sampler.sample_stream(requests):
+            if progress is not None:
+                note = f"attempt {attempt + 1}" if attempt else None
+                progress.update(attempt == 0, sum(c.n_tokens for c in completions), note)
+            yield completions
 
     return solve
 

@@ -22,7 +22,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ from selfgen.training.subset import Problem
 
 if TYPE_CHECKING:
     from selfgen.params import Params
-    from selfgen.service import Service
+    from selfgen.service import Service, Usage
 
 
 _KEPT_SECONDS = 7 * 24 * 3600
@@ -102,8 +102,16 @@ def train_arm(
     began = time.monotonic()
     with _log_folder(_run_name(params, arm, problems, start, service, total, rate)) as log_dir:
         resumed_from = _prepare(log_dir, service)
-        with sent.observing(log_dir / "sent.jsonl", first_step=resumed_from, on_step=on_step):
+        before = replace(service.usage)
+
+        def stepped(record: sent.Sent) -> None:
+            _count_tokens(service, before, log_dir)
+            if on_step is not None:
+                on_step(record)
+
+        with sent.observing(log_dir / "sent.jsonl", first_step=resumed_from, on_step=stepped):
             run_stock_loop(_config(params, arm, problems, start, service, total, rate, log_dir), arm, service)
+        _count_tokens(service, before, log_dir)
         records = sent.read_sent(log_dir / "sent.jsonl")
         kept = sent.effective(records, total)
         wrong = sent.mismatches(records, params.train.optimizer, params.train.loss_fn)
@@ -325,6 +333,15 @@ def _still_there(service: Service, path: str) -> bool:
     except tinker.TinkerError:
         return False
     return True
+
+
+def _count_tokens(service: Service, before: Usage, log_dir: Path) -> None:
+    """Bring the service's usage up to the steps the loop has finished; steps before a resume are counted again."""
+    prompt, sampled = results.tokens(log_dir)
+    usage = service.usage
+    usage.prompt_tokens = before.prompt_tokens + prompt
+    usage.sampled_tokens = before.sampled_tokens + sampled
+    usage.trained_tokens = before.trained_tokens + prompt + sampled
 
 
 def _final_checkpoint(log_dir: Path, steps: int) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from selfgen.training.subset import Problem
 if TYPE_CHECKING:
     from selfgen.params import Params
     from selfgen.service import Service
+    from selfgen.training.sent import Sent
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ def run(
     service: Service,
     *,
     rate: float = 0.5,
+    on_step: Callable[[Sent], None] | None = None,
 ) -> Pilot:
     """Train `pilot.steps` steps on the arm's first problems, time `pilot.eval_items` test items, throw the copy away.
 
@@ -52,7 +54,15 @@ def run(
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         trained = train_arm(
-            params, arm, problems, start, service, adapter=Path(folder) / "adapter", steps=params.pilot.steps, rate=rate
+            params,
+            arm,
+            problems,
+            start,
+            service,
+            adapter=Path(folder) / "adapter",
+            steps=params.pilot.steps,
+            rate=rate,
+            on_step=on_step,
         )
     trained_at = time.monotonic()
     evaluation = _time_evaluation(params, trained, test[: params.pilot.eval_items], service)

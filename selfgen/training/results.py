@@ -60,6 +60,13 @@ def curve(log_dir: Path, steps: int) -> list[dict[str, float | int]]:
     ]
 
 
+def tokens(log_dir: Path) -> tuple[int, int]:
+    """Prompt and response tokens of all rollouts of the steps finished so far."""
+    rows = metric_rows(log_dir)
+    prompt, sampled = (sum(int(row.get(f"env/all/total_{kind}_tokens", 0)) for row in rows) for kind in ("ob", "ac"))
+    return prompt, sampled
+
+
 def step_seconds(log_dir: Path) -> list[dict[str, float]]:
     """Volatile: seconds of each step and of its parts, as the loop timed them."""
     return [{"step": row["step"], **{key: row[key] for key in TIMES if key in row}} for row in metric_rows(log_dir)]

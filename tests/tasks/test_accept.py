@@ -61,8 +61,8 @@ def solve(batch: Iterable[Labelled]) -> Iterator[list[Completion]]:
         yield [Completion(f"So it is \\boxed{{{row.label + k % 2}}}", 20, "stop" if k else "length") for k in range(4)]
 
 
-def run(out: Path, n_accept: int) -> dict[str, object]:
-    with Progress("filter", n_accept) as bar:
+def run(out: Path, n_accept: int, bar: Progress | None = None) -> dict[str, object]:
+    with bar or Progress("filter", n_accept) as bar:
         return accept(
             iter(CANDIDATES),
             [CuratedRow("q-0", QUESTION, "", "13")],
@@ -86,6 +86,13 @@ def test_the_files_hold_what_was_judged_and_the_counts_add_up(tmp_path: Path):
     assert made["cost"]["proposal_tokens"] == 10 + 11 + 12 + 13
     assert made["cost"]["solve_tokens"] == 3 * 80
     assert read_json(tmp_path / "overlap.json")["generated_eval_exact_overlaps"] == 0
+
+
+def test_progress_tells_accepted_yield_and_sampled_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    bar = Progress("filter", 2)
+    run(tmp_path, 2, bar)
+    assert (bar.done, bar.tokens, bar.note) == (2, 3 * 80, "yield 50% of 4")
+    assert "filter: 2/2, yield 50% of 4, " in capsys.readouterr().err
 
 
 def test_two_runs_write_the_same_bytes(tmp_path: Path):

@@ -154,7 +154,6 @@ def test_training_killed_in_the_middle_ends_with_the_same_files_and_no_step_twic
 KILLED = """
 import json, sys, time
 from pathlib import Path
-from types import SimpleNamespace
 folder = Path(sys.argv[1])
 given = json.loads((folder / "given.json").read_text())
 from selfgen import params
@@ -198,9 +197,13 @@ def test_a_run_whose_checkpoints_the_service_lost_starts_anew(coin, problems, st
     folder.mkdir(parents=True)
     lost = {"name": "000001", "batch": 1, "state_path": "tinker://gone:train:0/weights/000001"}
     (folder / "checkpoints.jsonl").write_text(json.dumps(lost) + '\n{"torn')
+    before = replace(service.usage)
     run = arms.train_arm(coin, "rl_selfgen", problems, start, service, adapter=tmp_path / "adapter", steps=1)
     assert run.timing["resumed_from_step"] == 0
     assert run.steps == 1
+    tokens = sum(row.n_tokens for row in run.rollouts)
+    assert service.usage.sampled_tokens - before.sampled_tokens == tokens
+    assert service.usage.trained_tokens - before.trained_tokens > 2 * tokens  # prompts and responses
 
 
 def test_a_run_killed_between_its_last_step_and_its_files_trains_nothing_again(

@@ -46,6 +46,13 @@ def test_a_resumed_runs_repeated_metric_rows_become_one_the_last(tmp_path):
     assert results.step_seconds(tmp_path)[0] == {"step": 0, "time/total": 1.5}
 
 
+def test_tokens_are_those_of_the_finished_steps_each_once(tmp_path):
+    counts = {"env/all/total_ob_tokens": 30, "env/all/total_ac_tokens": 7}
+    assert results.tokens(tmp_path) == (0, 0)
+    write_lines(tmp_path / "metrics.jsonl", [metrics(0, **counts), metrics(0, **counts), metrics(1, **counts)])
+    assert results.tokens(tmp_path) == (60, 14)
+
+
 def test_a_missing_step_is_an_error_and_not_a_shorter_curve(tmp_path):
     write_lines(tmp_path / "metrics.jsonl", [metrics(0), metrics(2)])
     with pytest.raises(DataError, match="no metrics of step 1"):
