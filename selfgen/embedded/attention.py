@@ -7,8 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from selfgen.embedded.config import DecoderConfig
+
+# cuDNN's kernel, the first choice on Hopper, adds up its gradients in no fixed order.
+REPEATABLE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 class PackedCausal:
@@ -63,13 +67,14 @@ class PackedCausal:
             places = (lengths.cumsum(0) - lengths + columns).clamp_(max=sum(self.lengths) - 1)
             self._grid = (places if self.index is None else self.index[places], columns < lengths)
         grid, real = self._grid
-        out = F.scaled_dot_product_attention(
-            q[grid].transpose(1, 2),
-            k[grid].transpose(1, 2),
-            v[grid].transpose(1, 2),
-            is_causal=True,
-            enable_gqa=self.config.heads != self.config.kv_heads,
-        )
+        with sdpa_kernel(REPEATABLE):
+            out = F.scaled_dot_product_attention(
+                q[grid].transpose(1, 2),
+                k[grid].transpose(1, 2),
+                v[grid].transpose(1, 2),
+                is_causal=True,
+                enable_gqa=self.config.heads != self.config.kv_heads,
+            )
         return out.transpose(1, 2)[real].flatten(1)
 
 

@@ -132,6 +132,7 @@ def running_server(
         "TINKER_TELEMETRY": "0",
         "OMP_WAIT_POLICY": "PASSIVE",
         "GOMP_SPINCOUNT": "0",
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # matrix products on a GPU that repeat bit for bit
         **(env or {}),
     }
     with tempfile.TemporaryFile() as log:

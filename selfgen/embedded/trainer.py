@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils import deterministic
 
 from selfgen.embedded import losses
 from selfgen.embedded.decoder import Decoder
@@ -145,11 +148,13 @@ class TrainingRun:
                     inputs = {name: field[places] for name, field in fields.items()}
                     loss = losses.LOSSES[loss_fn](part_logp, inputs, config).sum()
                 if needs_grad and backward:
-                    loss.backward()
+                    with repeatable(device):
+                        loss.backward()
                 logp[places] = part_logp.detach()
                 loss_sum += float(loss.detach())
         if hidden.requires_grad and top.grad is not None:
-            hidden.backward(top.grad)
+            with repeatable(device):
+                hidden.backward(top.grad)
         grad = leaf.grad
         if head_leaf.grad is not None:
             grad = torch.zeros_like(leaf) if grad is None else grad
@@ -185,6 +190,27 @@ class TrainingRun:
         self.flat.addcdiv_(self.first, denominator, value=-scale)
         self.grad = None
         return {"unclipped_grad_l2:mean": norm}
+
+
+@contextlib.contextmanager
+def repeatable(device: torch.device) -> Iterator[None]:
+    """On a GPU, gradients that are added up in a fixed order: the same request twice gives the same bits.
+
+    For backward passes alone. Elsewhere the switch buys nothing and makes writing to the cache many times slower.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    before, fill = torch.are_deterministic_algorithms_enabled(), deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+        deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
 
 
 def span_of(matrices: tuple[Matrix, ...]) -> tuple[int, int]:
