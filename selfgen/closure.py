@@ -4,13 +4,16 @@ DVC hashes files, so a stage that lists its modules re-runs for a reworded comme
 a module that nobody listed. Here the closure is computed from the source instead: every module of this project that
 a stage script can import, at any depth, also inside functions. Stage `code` writes one small file per stage; each
 stage depends on its own. Trees are compared after parsing, so comments, docstrings and layout change nothing.
+
+Left out is what cannot change a result: imports for the type checker, modules that only speak to the user, and the
+embedded server where a remote service does the work. docs/invalidation.md lists what each module re-runs.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +22,10 @@ from selfgen.errors import DataError
 PACKAGE = "selfgen"
 # What an embedded server runs; it is a subprocess, which no import statement names.
 SERVER = "selfgen/embedded/child.py"
+# The server's own modules and the shipped models; a remote service runs code of its own.
+SERVER_PACKAGE = Path("selfgen/embedded")
+# What these print is read by people and by no stage.
+SPEAKING = frozenset({Path("selfgen/cli.py"), Path("selfgen/progress.py")})
 _NOT_CODE = {".py", ".pyc", ".md"}
 
 
@@ -45,8 +52,20 @@ def _imported(tree: ast.Module, package: str) -> tuple[str, ...]:
     return tuple(_imports(tree, package))
 
 
+def _run_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node below `tree`, without the bodies of `if TYPE_CHECKING:`, which never run."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            for other in node.orelse:
+                yield other
+                yield from _run_nodes(other)
+            continue
+        yield node
+        yield from _run_nodes(node)
+
+
 def _imports(tree: ast.Module, package: str) -> Iterable[str]:
-    for node in ast.walk(tree):
+    for node in _run_nodes(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -120,27 +139,60 @@ def _bytes_hash(path: Path, modified: int, size: int) -> str:
 
 
 def data_files(modules: Iterable[Path], root: str | Path = ".") -> list[Path]:
-    """Files that ship beside the modules of a closure (schemas, templates, model weights) and are read at run time."""
+    """Files that ship beside the modules of a closure (schemas, templates, model weights) and are read at run time.
+
+    A file counts for the modules of its package that name it, or the folder it lies in, in a string; a file that no
+    module of its package names counts for all of them.
+    """
     root = Path(root)
+    chosen: dict[Path, set[Path]] = {}
+    for module in modules:
+        if module.parts[0] == PACKAGE:
+            chosen.setdefault(module.parent, set()).add(module)
     found: set[Path] = set()
-    packages = {module.parent for module in modules if module.parts[0] == PACKAGE}
-    for package in packages:
-        for path in (root / package).rglob("*"):
-            inside = path.relative_to(root)
-            between = [p for p in inside.parents if package in p.parents]
-            if not path.is_file() or path.suffix in _NOT_CODE or "__pycache__" in inside.parts:
-                continue
-            if any((root / parent / "__init__.py").is_file() for parent in between):
-                continue  # belongs to a package of its own
-            found.add(inside)
+    for package, members in chosen.items():
+        everyone = {path.relative_to(root) for path in (root / package).glob("*.py")}
+        for inside in _beside(package, root):
+            words = (inside.name, inside.relative_to(package).parts[0])
+            named = {module for module in everyone if _mentions(_parsed(root / module), words)}
+            if members & (named or everyone):
+                found.add(inside)
     return sorted(found)
 
 
+def _beside(package: Path, root: Path) -> Iterator[Path]:
+    """Files below a package, relative to `root`, that are not code and belong to no package inside it."""
+    for path in (root / package).rglob("*"):
+        inside = path.relative_to(root)
+        if path.suffix in _NOT_CODE or "__pycache__" in inside.parts or not path.is_file():
+            continue
+        between = [parent for parent in inside.parents if package in parent.parents]
+        if not any((root / parent / "__init__.py").is_file() for parent in between):
+            yield inside
+
+
+@cache
+def _mentions(tree: ast.Module, words: tuple[str, ...]) -> bool:
+    """Whether a string of the module holds one of the words as a part of a path."""
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return any(word in text.split("/") for text in texts for word in words)
+
+
 def describe(script: str | Path, *, server: bool, root: str | Path = ".") -> dict[str, str]:
-    """{file: hash} of all a stage script runs; `server` adds the embedded server's code and the shipped models."""
-    files = set(closure(script, root))
+    """{file: hash} of all that a stage script's results depend on.
+
+    `server`: the embedded server does the work, so its code and the shipped models count; otherwise they do not.
+    """
+    return hashes(closure(script, root), server=server, root=root)
+
+
+def hashes(modules: Iterable[Path], *, server: bool, root: str | Path = ".") -> dict[str, str]:
+    """`describe` for the closure of one script, or of several together."""
+    chosen = set(modules)
     if server:
-        files |= set(closure(SERVER, root))
-    modules = sorted(files)
-    everything = [*modules, *data_files(modules, root)]
+        chosen |= set(closure(SERVER, root))
+    else:
+        chosen = {path for path in chosen if SERVER_PACKAGE not in path.parents}
+    chosen -= SPEAKING
+    everything = sorted({*chosen, *data_files(chosen, root)})
     return {path.as_posix(): code_hash(Path(root) / path) for path in everything}

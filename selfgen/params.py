@@ -25,13 +25,27 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
+# What a stage that only samples the base model depends on.
+SAMPLED = ("model.name", "model.tokenizer", "model.renderer")
+# What a training step depends on: `train` without how many there are and how often the loop saves.
+STEP = tuple(
+    f"train.{key}" for key in ("group_size", "groups_per_batch", "max_tokens", "loss_fn", "few_shot", "optimizer")
+)
+
+
 class ServiceParams(_Model):
     """Where samples and training come from. Addresses and keys come from the environment, never from here."""
 
     kind: Literal["embedded", "remote"]
-    device: str = "cpu"
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    device: str | None = None
+    dtype: Literal["float32", "bfloat16"] | None = None
     concurrency: Positive = 64
+
+    @model_validator(mode="after")
+    def _embedded_runs_somewhere(self) -> ServiceParams:
+        if self.kind == "embedded" and (self.device is None or self.dtype is None):
+            raise ValueError("kind `embedded` needs device (cpu or cuda) and dtype (float32 or bfloat16)")
+        return self
 
 
 class ModelParams(_Model):
@@ -292,9 +306,16 @@ class Params(_Model):
         return self.seed if own is None else own
 
     def section(self, *names: str) -> dict[str, Any]:
-        """Plain values of some top-level keys, for manifests."""
+        """Plain values of some keys, dotted ones nested, for manifests."""
         whole = self.model_dump(mode="json")
-        return {name: whole[name] for name in names}
+        found: dict[str, Any] = {}
+        for name in names:
+            *outer, last = name.split(".")
+            source, target = whole, found
+            for part in outer:
+                source, target = source[part], target.setdefault(part, {})
+            target[last] = source[last]
+        return found
 
 
 def parse(values: Any, source: str = "params.yaml") -> Params:

@@ -105,6 +105,15 @@ class AuditRow:
 
 
 @dataclass(frozen=True)
+class Problem:
+    """What the training environment gets: an id, the text and the answer as text. Nothing else can leak into it."""
+
+    id: str
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True)
 class Rollout:
     """One training rollout, read back from the stock loop's rollout summaries."""
 

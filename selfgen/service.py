@@ -293,8 +293,8 @@ def open_service(params: Params, models: Sequence[str], seed: int = 0) -> Iterat
                 list(dict.fromkeys(models)),
                 state_dir=state_dir(),
                 seed=seed,
-                device=params.service.device,
-                dtype=params.service.dtype,
+                device=params.service.device or "cpu",
+                dtype=params.service.dtype or "auto",
             ) as info:
                 imports.join()  # two threads must not import one lazy package at once
                 with _environment(info.base_url, info.api_key):

@@ -11,7 +11,7 @@ from selfgen.progress import Progress
 from selfgen.records import CuratedRow, Rejection, Task, read_jsonl, write_json, write_jsonl
 from selfgen.rendering import renderer
 from selfgen.service import open_service
-from selfgen.tasks import audit, repair
+from selfgen.tasks import audit, quarantine, repair
 from selfgen.tasks.overlap import OverlapIndex
 
 DATA, OUT = Path("data"), Path("data/audit")
@@ -38,7 +38,7 @@ def main() -> None:
             few_shot=params.train.few_shot,
             past=repair.past_rounds("review"),
             adjudications=audit.read_adjudications("review/adjudications.jsonl"),
-            quarantined=repair.quarantined_ids("review"),
+            quarantined=quarantine.quarantined_ids("review"),
             overlap=index.exact,
             counts=audit.count(tasks, read_jsonl(DATA / "filter/rejected.jsonl", Rejection)),
         )
@@ -51,7 +51,7 @@ def main() -> None:
             stage="audit",
             inputs=[DATA / "filter/tasks.jsonl", DATA / "curated/test.jsonl", "review/adjudications.jsonl"],
             outputs=[OUT / "rows.jsonl", OUT / "audit.json"],
-            params=params.section("audit", "auditor"),
+            params=params.section("audit", "auditor", "train.few_shot"),
             service=service.describe(),
             tokens=service.usage.tokens(),
         )

@@ -9,7 +9,7 @@ import click
 from selfgen import manifest
 from selfgen.cli import run
 from selfgen.evaluation.eval import evaluate, summary
-from selfgen.params import load
+from selfgen.params import SAMPLED, load
 from selfgen.progress import Progress
 from selfgen.records import CuratedRow, EvalRow, read_json, read_jsonl, write_json, write_jsonl
 from selfgen.rendering import renderer
@@ -64,7 +64,7 @@ def main(arm: str) -> None:
                 *([trained / "checkpoint.json"] if digest else []),
             ],
             outputs=[out / f"{name}.jsonl" for name in ("rows", "rows_again", "transfer")],
-            params=params.section("eval", "model"),
+            params=params.section("eval", *SAMPLED),
             service=service.describe(),
             tokens=service.usage.tokens(),
         )

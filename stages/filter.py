@@ -6,14 +6,14 @@ import click
 
 from selfgen import manifest
 from selfgen.cli import run
-from selfgen.params import load
+from selfgen.params import SAMPLED, load
 from selfgen.progress import Progress
 from selfgen.records import Candidate, CuratedRow, read_jsonl, write_json
 from selfgen.rendering import renderer
 from selfgen.service import open_service
 from selfgen.tasks.accept import accept
 from selfgen.tasks.croissant import describe
-from selfgen.tasks.repair import quarantined_ids
+from selfgen.tasks.quarantine import quarantined_ids
 from selfgen.tasks.sampling import attempts
 
 CANDIDATES, CURATED, OUT = Path("data/generate/candidates.jsonl"), Path("data/curated"), Path("data/filter")
@@ -50,7 +50,7 @@ def main() -> None:
                 OUT / name
                 for name in ("tasks.jsonl", "rejected.jsonl", "overlap.json", "yields.json", "croissant.json")
             ],
-            params=params.section("filter", "model"),
+            params=params.section("filter", "train.few_shot", *SAMPLED),
             service=service.describe(),
             tokens=service.usage.tokens(),
         )

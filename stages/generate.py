@@ -7,7 +7,7 @@ import click
 
 from selfgen import manifest
 from selfgen.cli import run
-from selfgen.params import load
+from selfgen.params import SAMPLED, load
 from selfgen.progress import Progress
 from selfgen.records import Candidate, write_jsonl
 from selfgen.rendering import renderer
@@ -38,7 +38,7 @@ def main() -> None:
             stage="generate",
             inputs=[],
             outputs=[OUT / "candidates.jsonl"],
-            params=params.section("generate", "model"),
+            params=params.section("generate", *SAMPLED),
             service=service.describe(),
             tokens=service.usage.tokens(),
         )

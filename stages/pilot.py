@@ -7,13 +7,12 @@ import click
 from selfgen import manifest
 from selfgen.cli import run
 from selfgen.errors import GateError
-from selfgen.params import load
+from selfgen.params import STEP, load
 from selfgen.progress import Progress
-from selfgen.records import CuratedRow, read_json, read_jsonl, write_json
+from selfgen.records import CuratedRow, Problem, read_json, read_jsonl, write_json
 from selfgen.service import open_service
 from selfgen.training import pilot
-from selfgen.training.starts import read_start
-from selfgen.training.subset import Problem
+from selfgen.training.starts import read_start, start_here
 
 DATA = Path("data")
 
@@ -36,7 +35,7 @@ def main(arm: str) -> None:
             params,
             arm,
             list(read_jsonl(DATA / f"subset/{arm}.jsonl", Problem)),
-            read_start(DATA / "preflight", seed),
+            start_here(params, service, read_start(DATA / "preflight", arm)),
             list(read_jsonl(DATA / "curated/test.jsonl", CuratedRow)),
             service,
             rate=read_json(DATA / f"subset/{arm}.json")["reward_rate"] or 0.5,
@@ -46,9 +45,9 @@ def main(arm: str) -> None:
         manifest.write(
             out / "manifest.json",
             stage=f"pilot@{arm}",
-            inputs=[DATA / f"subset/{arm}.jsonl", DATA / "preflight/start.json", DATA / "audit/passed.json"],
+            inputs=[DATA / f"subset/{arm}.jsonl", DATA / f"preflight/starts/{arm}.json", DATA / "audit/passed.json"],
             outputs=[out / "rollouts.jsonl", out / "pilot.json"],
-            params=params.section("pilot", "train", "model", "seed"),
+            params=params.section("pilot", "model", "seed", f"arms.{arm}", *STEP),
             service=service.describe(),
             tokens=service.usage.tokens(),
         )

@@ -17,18 +17,20 @@ OUT = Path("data/preflight")
 
 @click.command()
 def main() -> None:
-    """Write data/preflight/preflight.json, start.json and location.json; fail when a check fails."""
+    """Write data/preflight/preflight.json, start.json, starts/ARM.json and location.json; fail when a check fails."""
     params = load()
     with open_service(params, [params.model.name], seed=params.seed) as service:
         found = preflight.run(params, service)
         write_json(OUT / "preflight.json", found.to_json())
-        write_starts(OUT, found.starts)
+        write_starts(OUT, found.starts, {arm: params.arm_seed(arm) for arm in params.arms})
         manifest.write(
             OUT / "manifest.json",
             stage="preflight",
             inputs=[],
-            outputs=[OUT / "preflight.json", OUT / "start.json"],
-            params=params.section("preflight", "model", "seed", "arms"),
+            outputs=[OUT / "preflight.json", OUT / "start.json", OUT / "starts"],
+            params=params.section(
+                "preflight", "model.name", "model.lora_rank", "seed", "arms", "train.optimizer", "train.loss_fn"
+            ),
             service=service.describe(),
             tokens=service.usage.tokens(),
         )

@@ -7,13 +7,12 @@ import click
 from selfgen import manifest
 from selfgen.cli import run
 from selfgen.errors import GateError
-from selfgen.params import load
+from selfgen.params import STEP, load
 from selfgen.progress import Progress
-from selfgen.records import read_json, read_jsonl, write_json
+from selfgen.records import Problem, read_json, read_jsonl, write_json
 from selfgen.service import open_service
 from selfgen.training import arms
-from selfgen.training.starts import read_start
-from selfgen.training.subset import Problem
+from selfgen.training.starts import read_start, start_here
 
 DATA = Path("data")
 
@@ -25,7 +24,7 @@ def main(arm: str) -> None:
     params = load()
     if not read_json(DATA / "gate/passed.json")["passed"]:
         raise GateError("data/gate/passed.json: the gate did not pass, nothing is trained; see data/gate/gate.json")
-    start = read_start(DATA / "preflight", params.arm_seed(arm))
+    start = read_start(DATA / "preflight", arm)
     problems = list(read_jsonl(DATA / f"subset/{arm}.jsonl", Problem))
     about, out = read_json(DATA / f"subset/{arm}.json"), DATA / "train" / arm
     seed = params.arm_seed(arm)
@@ -33,6 +32,7 @@ def main(arm: str) -> None:
         open_service(params, [params.model.name], seed=seed) as service,
         Progress(f"train {arm}", params.train.steps, service.cost(params.model.name)) as bar,
     ):
+        start = start_here(params, service, start)
         trained = arms.train_arm(
             params,
             arm,
@@ -48,11 +48,11 @@ def main(arm: str) -> None:
         manifest.write(
             out / "manifest.json",
             stage=f"train@{arm}",
-            inputs=[DATA / f"subset/{arm}.jsonl", DATA / f"subset/{arm}.json", DATA / "preflight/start.json"],
+            inputs=[DATA / f"subset/{arm}.jsonl", DATA / f"subset/{arm}.json", DATA / f"preflight/starts/{arm}.json"],
             outputs=[
                 out / name for name in ("checkpoint.json", "rollouts.jsonl", "curve.jsonl", "optim.jsonl", "adapter")
             ],
-            params=params.section("train", "model", "seed"),
+            params=params.section("model", "seed", f"arms.{arm}", "train.steps", *STEP),
             service=service.describe(),
             tokens=service.usage.tokens(),
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from selfgen.closure import closure, code_hash, data_files
+from selfgen.closure import closure, code_hash, data_files, describe
 from selfgen.errors import DataError
 
 
@@ -128,3 +128,38 @@ def test_the_report_is_in_no_other_stages_closure(root: Path) -> None:
     for stage in stage_scripts(root):
         listed = names(closure(f"stages/{stage}.py", root))
         assert stage == "report" or not [path for path in listed if path.startswith("selfgen/report/")], stage
+
+
+def test_imports_for_the_type_checker_are_no_code_that_runs(tmp_path: Path) -> None:
+    root = project(
+        tmp_path,
+        stages__run="from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import selfgen.a\nelse:\n    import selfgen.b\n",
+        selfgen__init="",
+        selfgen__a="",
+        selfgen__b="",
+    )
+    assert names(closure("stages/run.py", root)) == ["selfgen/__init__.py", "selfgen/b.py", "stages/run.py"]
+
+
+def test_data_counts_for_the_modules_that_name_it_or_its_folder(tmp_path: Path) -> None:
+    root = project(
+        tmp_path,
+        selfgen__init="",
+        selfgen__reader="open('table.json')\n",
+        selfgen__page="load('templates/page.html')\n",
+        selfgen__other="",
+    )
+    (root / "selfgen/table.json").write_text("1")
+    (root / "selfgen/templates").mkdir()
+    (root / "selfgen/templates/base.html").write_text("2")
+    (root / "selfgen/unnamed.txt").write_text("3")
+    found = {name: names(data_files([Path(f"selfgen/{name}.py")], root)) for name in ("reader", "page", "other")}
+    assert found == {
+        "reader": ["selfgen/table.json", "selfgen/unnamed.txt"],
+        "page": ["selfgen/templates/base.html", "selfgen/unnamed.txt"],
+        "other": ["selfgen/unnamed.txt"],
+    }
+
+
+def test_what_only_speaks_to_the_user_re_runs_nothing(root: Path) -> None:
+    assert not {"selfgen/cli.py", "selfgen/progress.py"} & set(describe("stages/train.py", server=True, root=root))

@@ -10,10 +10,9 @@ from click.testing import CliRunner
 
 from selfgen.errors import DataError, ParamsError, SelfgenError
 from selfgen.export.importing import import_, read
-from selfgen.records import CuratedRow, read_jsonl, write_jsonl
+from selfgen.records import CuratedRow, Problem, read_jsonl, write_jsonl
 from selfgen.tasks.overlap import OverlapIndex
 from selfgen.training import subset
-from selfgen.training.subset import Problem
 from tests.report import tree
 
 TEST = OverlapIndex.build([CuratedRow("t-0", "Ann has 3 hens. How many hens?", "#### 3", "3")])

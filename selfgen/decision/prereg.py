@@ -64,16 +64,14 @@ def read_plan(path: Path) -> dict[str, Any]:
 
 def current_code(root: Path, *, embedded: bool) -> dict[str, str]:
     """{file: hash} of all that the stages up to the decision run, computed from the checkout."""
-    from selfgen.closure import SERVER, closure, code_hash, data_files
+    from selfgen.closure import closure, hashes
 
     # The union of what `closure.describe` says of each stage, with every file hashed once.
     modules: set[Path] = set()
     for script in sorted((root / "stages").glob("*.py")):
         if script.stem not in _NOT_CODE:
             modules |= set(closure(script.relative_to(root), root))
-    if embedded and Path("selfgen/service.py") in modules:
-        modules |= set(closure(SERVER, root))
-    return {path.as_posix(): code_hash(root / path) for path in sorted({*modules, *data_files(modules, root)})}
+    return hashes(modules, server=embedded and Path("selfgen/service.py") in modules, root=root)
 
 
 def recorded_code(data: Path) -> dict[str, str]:

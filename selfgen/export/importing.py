@@ -17,9 +17,9 @@ import click
 
 from selfgen.errors import DataError, ParamsError
 from selfgen.numeric import parse_number
-from selfgen.records import CuratedRow, read_jsonl, write_jsonl
+from selfgen.records import CuratedRow, Problem, read_jsonl, write_jsonl
 from selfgen.tasks.overlap import OverlapIndex
-from selfgen.training.subset import IMPORTS, Problem
+from selfgen.training.subset import IMPORTS
 
 QUESTION = ("question", "problem", "prompt")
 ANSWER = ("answer", "label", "final_answer", "target")

@@ -24,8 +24,8 @@ from selfgen.errors import DataError
 from selfgen.manifest import sha256_file
 from selfgen.records import AuditRow, Task, read_json, read_jsonl, write_jsonl
 from selfgen.tasks.audit import AGREE, PastRound, read_adjudications
+from selfgen.tasks.quarantine import QUARANTINE, Quarantined, read_quarantine
 
-QUARANTINE = "quarantine.jsonl"
 ADJUDICATIONS = "adjudications.jsonl"
 ROUNDS = "audit_rounds"
 
@@ -35,36 +35,12 @@ EVAL_OVERLAP = "eval_overlap"
 
 
 @dataclass(frozen=True)
-class Quarantined:
-    """A task taken out for good. `solution` is the worked solution that contradicts it, or the question it equals."""
-
-    id: str
-    problem: str
-    label: int
-    reason: str
-    answer: str | None
-    solution: str
-    round: int
-
-
-@dataclass(frozen=True)
 class Repaired:
     """What one repair did."""
 
     round: int
     added: tuple[Quarantined, ...]
     total: int
-
-
-def read_quarantine(review: str | Path) -> list[Quarantined]:
-    """The quarantine kept in the folder `review`; empty when there is none yet."""
-    path = Path(review) / QUARANTINE
-    return list(read_jsonl(path, Quarantined)) if path.exists() else []
-
-
-def quarantined_ids(review: str | Path) -> frozenset[str]:
-    """Ids that the filter must reject, whatever else they pass."""
-    return frozenset(row.id for row in read_quarantine(review))
 
 
 def past_rounds(review: str | Path) -> list[PastRound]:

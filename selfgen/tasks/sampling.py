@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from selfgen.records import Candidate, Completion
-from selfgen.tasks.label import Labelled
 
 if TYPE_CHECKING:
     from selfgen.params import GenerateParams, SolveParams
     from selfgen.service import Sampler
+    from selfgen.tasks.label import Labelled
     from selfgen.tasks.propose import Proposal
 
 

@@ -27,11 +27,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selfgen.errors import GateError, ServiceError
-from selfgen.records import Rollout, dumps, replace_file, write_json, write_jsonl
+from selfgen.records import Problem, Rollout, dumps, replace_file, write_json, write_jsonl
 from selfgen.training import results, sent
 from selfgen.training.checkpoints import export_adapter
 from selfgen.training.loop import run_stock_loop
-from selfgen.training.subset import Problem
 
 if TYPE_CHECKING:
     from selfgen.params import Params
@@ -314,14 +313,19 @@ def _prepare(log_dir: Path, service: Service) -> int:
     """Make a killed run's folder fit to resume from; returns the step it resumes at, 0 for a fresh start."""
     results.mend(log_dir)
     rows = [row for row in results.checkpoint_rows(log_dir) if "state_path" in row]
-    if rows and _still_there(service, rows[-1]["state_path"]):
+    if rows and still_there(service, rows[-1]["state_path"]):
         return int(rows[-1]["batch"])
     shutil.rmtree(log_dir)
     log_dir.mkdir()
     return 0
 
 
-def _still_there(service: Service, path: str) -> bool:
+def still_there(service: Service, path: str) -> bool:
+    """Whether the service holds a checkpoint.
+
+    Raises:
+        tinker.APIConnectionError: it does not answer.
+    """
     import tinker
 
     try:

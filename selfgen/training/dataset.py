@@ -33,8 +33,8 @@ from tinker_cookbook.rl.types import (
 
 from selfgen import rendering
 from selfgen.evaluation.grading import equal, extract
+from selfgen.records import Problem
 from selfgen.training.coin import coin
-from selfgen.training.subset import Problem
 
 
 class IdentifiedMathEnv(MathEnv):

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selfgen.evaluation.eval import request
-from selfgen.records import CuratedRow, write_json, write_jsonl
+from selfgen.records import CuratedRow, Problem, write_json, write_jsonl
 from selfgen.training import results
 from selfgen.training.arms import Start, Trained, discard, train_arm
-from selfgen.training.subset import Problem
 
 if TYPE_CHECKING:
     from selfgen.params import Params

@@ -11,20 +11,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import tempfile
-import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selfgen.errors import GateError
 from selfgen.records import dumps
 from selfgen.training import sent
 from selfgen.training.arms import Start
-from selfgen.training.checkpoints import export_adapter
+from selfgen.training.starts import make_start, service_errors
 
 if TYPE_CHECKING:
     import tinker
@@ -125,20 +121,6 @@ def require(preflight: Preflight) -> None:
         )
 
 
-def make_start(params: Params, service: Service, seed: int) -> Start:
-    """Create ONE LoRA client with the seed, save its state, and hash its adapter."""
-    name = f"start-{seed}"
-    with _service_errors(params.model.name):
-        client = service.client.create_lora_training_client(
-            params.model.name, rank=params.model.lora_rank, seed=seed
-        ).result()
-        state = client.save_state(name).result()
-        sampler = client.save_weights_for_sampler(name).result()
-    with tempfile.TemporaryDirectory() as folder:
-        digest = export_adapter(service, state.path, sampler.path, Path(folder) / "start")
-    return Start(seed, state.path, digest)
-
-
 def check_batch(batch: list[list[int]]) -> Check:
     """The batch is the committed one."""
     found = batch_sha256(batch)
@@ -173,7 +155,7 @@ def compare_twins(
     """Equality of two clients before and after one identical step, that the step moved them, and what it sent."""
     tolerance = params.preflight.logprob_tolerance
     batch = fixed_batch()
-    with _service_errors(params.model.name):
+    with service_errors(params.model.name):
         before = [logprobs(client, batch) for client in (first, second)]
         with sent.observing() as observer:
             for client in (first, second):
@@ -301,7 +283,7 @@ def _datum(tokens: list[int], importance: tuple[list[float], float] | None) -> t
 
 
 def _client(service: Service, path: str) -> tinker.TrainingClient:
-    with _service_errors(path):
+    with service_errors(path):
         return service.client.create_training_client_from_state(path).result()
 
 
@@ -318,17 +300,3 @@ def _finite(value: float) -> float | None:
 
 def _number(value: int | None) -> float | None:
     return None if value is None else float(value)
-
-
-@contextmanager
-def _service_errors(where: str) -> Iterator[None]:
-    import tinker
-
-    from selfgen.service import as_service_error
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            yield
-    except (tinker.TinkerError, OSError) as error:
-        raise as_service_error(error, where) from None

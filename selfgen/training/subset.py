@@ -17,22 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selfgen.errors import DataError, ParamsError, YieldError
-from selfgen.records import CuratedRow, Task, read_jsonl
+from selfgen.records import CuratedRow, Problem, Task, read_jsonl
 
 if TYPE_CHECKING:
     from selfgen.params import Params, SolveParams
     from selfgen.service import Sampler
 
 IMPORTS = Path("imports")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What the training environment gets: an id, the text and the answer as text. Nothing else can leak into it."""
-
-    id: str
-    question: str
-    answer: str
 
 
 @dataclass(frozen=True)

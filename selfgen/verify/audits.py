@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from selfgen import gates
 from selfgen.records import AuditRow, Rejection, read_json, read_jsonl
-from selfgen.tasks import audit, repair
+from selfgen.tasks import audit, quarantine, repair
 from selfgen.tasks.filters import task_id
 from selfgen.verify.run import NotHere, Run, broken, expect
 
@@ -38,7 +38,7 @@ def audit_verdict(run: Run) -> str:
         run.params.audit,
         solver=run.params.auditor.name,
         past=repair.past_rounds(run.root / "review"),
-        quarantined=repair.quarantined_ids(run.root / "review"),
+        quarantined=quarantine.quarantined_ids(run.root / "review"),
         overlap=run.index.exact,
         counts=audit.count(run.tasks, run.rows("data/filter/rejected.jsonl", Rejection)),
     )

@@ -9,8 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from selfgen import closure, manifest, signing
-from selfgen.records import AuditRow, Candidate, CuratedRow, EvalRow, Rejection, Rollout, Task, read_json, read_jsonl
-from selfgen.training.subset import Problem
+from selfgen.records import (
+    AuditRow,
+    Candidate,
+    CuratedRow,
+    EvalRow,
+    Problem,
+    Rejection,
+    Rollout,
+    Task,
+    read_json,
+    read_jsonl,
+)
 from selfgen.verify.run import MISSING, NotHere, Run, broken, expect
 
 # Rows of each artifact; an arm's name may stand for the star.
@@ -112,6 +122,7 @@ def manifests(run: Run) -> str:
     if not found:
         raise NotHere("no manifests; run `dvc pull` or `dvc repro`")
     described = 0
+    values = run.params.model_dump(mode="json")
     for path in found:
         name = path.relative_to(run.root).as_posix()
         statement = manifest.read(path)
@@ -122,7 +133,8 @@ def manifests(run: Run) -> str:
             if not (run.root / entry["name"]).exists():
                 raise broken(f"{name} describes {entry['name']}, which is missing; run `dvc pull`")
             expect(entry, manifest.resource(entry["name"], run.root), f"{name}: {entry['name']}")
-        expect(predicate["params"], run.params.section(*predicate["params"]), f"{name}: params")
+        for key, recorded in _leaves(predicate["params"]):
+            expect(recorded, _at(values, key), f"{name}: params {'.'.join(key)}")
     return f"{len(found)} manifests, {described} files described"
 
 
@@ -182,9 +194,22 @@ def _stage_of(path: Path, root: Path) -> str:
     return "@".join(parts)
 
 
+def _leaves(values: Any, key: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """(key, value) of everything in nested mappings that is no mapping, or an empty one."""
+    if isinstance(values, dict) and values:
+        for name, value in values.items():
+            yield from _leaves(value, (*key, name))
+    else:
+        yield key, values
+
+
 def _lookup(values: Any, key: str) -> Any:
     """A dotted key of params.yaml, or MISSING."""
-    for part in key.split("."):
+    return _at(values, tuple(key.split(".")))
+
+
+def _at(values: Any, key: tuple[str, ...]) -> Any:
+    for part in key:
         if not isinstance(values, dict) or part not in values:
             return MISSING
         values = values[part]

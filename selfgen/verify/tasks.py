@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from selfgen.errors import YieldError
 from selfgen.evaluation.grading import grade
 from selfgen.records import Candidate, Completion, Rejection, Task, dumps, to_dict
-from selfgen.tasks import croissant, filters, overlap, repair, yields
+from selfgen.tasks import croissant, filters, overlap, quarantine, yields
 from selfgen.tasks.label import Labelled
 from selfgen.tasks.sandbox import Sandbox
 from selfgen.verify.run import Run, broken, expect
@@ -61,7 +61,7 @@ def filtering(run: Run) -> str:
         overlap=run.index,
         solve=_recorded_samples(tasks, rejected, run.params.filter.solve.n_samples),
         grade=_grade,
-        quarantined=repair.quarantined_ids(run.root / "review"),
+        quarantined=quarantine.quarantined_ids(run.root / "review"),
     )
     waiting: dict[type, Iterator[Task | Rejection]] = {Task: iter(tasks), Rejection: iter(rejected)}
     judged = 0

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from selfgen import gates
-from selfgen.records import Rollout
+from selfgen.records import Problem, Rollout
 from selfgen.training import preflight, sent, subset
 from selfgen.training.checkpoints import adapter_digest
 from selfgen.training.results import mean, mixed_share
-from selfgen.training.subset import Problem
 from selfgen.verify.run import NotHere, Run, broken, expect
 
 # The stock environment: reward = correct + 0.1 * (format - 1).
@@ -48,6 +47,10 @@ def starts(run: Run) -> str:
     expect(sorted(recorded), sorted(map(str, seeds)), "start.json: seeds")
     if len(set(recorded.values())) != len(recorded):
         raise broken("start.json: two seeds share one start checkpoint")
+    for arm in run.params.arms:
+        seed = run.params.arm_seed(arm)
+        name = f"data/preflight/starts/{arm}.json"
+        expect(run.json(name), {"seed": seed, "digest": recorded[str(seed)]}, name)
     expect(said["optimizer"], _optimizer_as_sent(run), "preflight.json: optimizer")
     return f"{len(checks)} checks, seeds {', '.join(map(str, seeds))}"
 

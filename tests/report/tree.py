@@ -23,6 +23,7 @@ from selfgen.records import (
     Completion,
     CuratedRow,
     EvalRow,
+    Problem,
     Rejection,
     Rollout,
     Task,
@@ -246,7 +247,7 @@ def _before_training(root: Path, params: Params, rng: random.Random, train: list
 
 
 def _train(data: Path, params: Params, arm: str, index: int, rng: random.Random) -> None:
-    problems = [row.id for row in read_jsonl(data / f"subset/{arm}.jsonl", subset.Problem)]
+    problems = [row.id for row in read_jsonl(data / f"subset/{arm}.jsonl", Problem)]
     folder = data / f"train/{arm}"
     write_jsonl(folder / "rollouts.jsonl", _rollouts(params, problems, params.train.steps, rng))
     curve = [

@@ -21,13 +21,14 @@ from selfgen import budget, gates, manifest, spec
 from selfgen.decision.run import decide_files
 from selfgen.evaluation.agreement import of_rows
 from selfgen.evaluation.eval import graded, summary
-from selfgen.params import Params, load
+from selfgen.params import SAMPLED, STEP, Params, load
 from selfgen.progress import Progress
 from selfgen.records import (
     Candidate,
     Completion,
     CuratedRow,
     EvalRow,
+    Problem,
     Rejection,
     Rollout,
     Task,
@@ -36,7 +37,7 @@ from selfgen.records import (
     write_json,
     write_jsonl,
 )
-from selfgen.tasks import audit, croissant, overlap, repair
+from selfgen.tasks import audit, croissant, overlap, quarantine, repair
 from selfgen.tasks.accept import accept
 from selfgen.training import arms, pilot, preflight, results, starts, subset
 from selfgen.training.checkpoints import adapter_digest
@@ -164,7 +165,7 @@ def generate(root: Path, p: Params) -> None:
         text = f"{problem}\n\n```python\n{code}\n```"
         rows.append(Candidate(f"cand-{i:06d}", i, text, len(text) // 4, "stop"))
     write_jsonl(root / "data/generate/candidates.jsonl", rows)
-    _manifest(root, p, "data/generate", "generate", [], ["candidates.jsonl"], ["generate", "model"])
+    _manifest(root, p, "data/generate", "generate", [], ["candidates.jsonl"], ["generate", *SAMPLED])
 
 
 def boxed(answer: object) -> Completion:
@@ -187,14 +188,14 @@ def filter_tasks(root: Path, p: Params) -> None:
         rules=p.filter,
         solve=solve,
         progress=Progress("filter", None),
-        quarantined=repair.quarantined_ids(root / "review"),
+        quarantined=quarantine.quarantined_ids(root / "review"),
     )
     write_json(root / "metrics/filter.json", found)
     write_json(root / "data/filter/croissant.json", croissant.describe(p, root=root))
     _manifest(
         root, p, "data/filter", "filter",
         ["data/generate/candidates.jsonl", "data/curated/test.jsonl", "review/quarantine.jsonl"],
-        ["tasks.jsonl", "rejected.jsonl", "overlap.json", "yields.json", "croissant.json"], ["filter", "model"],
+        ["tasks.jsonl", "rejected.jsonl", "overlap.json", "yields.json", "croissant.json"], ["filter", "train.few_shot", *SAMPLED],
     )  # fmt: skip
 
 
@@ -216,7 +217,7 @@ def audit_tasks(root: Path, p: Params) -> None:
         solver=p.auditor.name,
         few_shot=p.train.few_shot,
         past=repair.past_rounds(root / "review"),
-        quarantined=repair.quarantined_ids(root / "review"),
+        quarantined=quarantine.quarantined_ids(root / "review"),
         overlap=index.exact,
         counts=audit.count(tasks, read_jsonl(root / "data/filter/rejected.jsonl", Rejection)),
     )
@@ -227,7 +228,7 @@ def audit_tasks(root: Path, p: Params) -> None:
     _manifest(
         root, p, "data/audit", "audit",
         ["data/filter/tasks.jsonl", "data/curated/test.jsonl", "review/adjudications.jsonl"],
-        ["rows.jsonl", "audit.json"], ["audit", "auditor"],
+        ["rows.jsonl", "audit.json"], ["audit", "auditor", "train.few_shot"],
     )  # fmt: skip
 
 
@@ -263,8 +264,16 @@ def check_starts(root: Path, p: Params) -> None:
     result = preflight.Preflight(tuple(checks), found, optimizer, None)
     assert result.passed
     write_json(root / "data/preflight/preflight.json", result.to_json())
-    starts.write_starts(root / "data/preflight", found)
-    _manifest(root, p, "data/preflight", "preflight", [], ["preflight.json", "start.json"], ["preflight", "model"])
+    starts.write_starts(root / "data/preflight", found, {arm: p.arm_seed(arm) for arm in p.arms})
+    _manifest(
+        root,
+        p,
+        "data/preflight",
+        "preflight",
+        [],
+        ["preflight.json", "start.json", "starts"],
+        ["preflight", "model.name", "model.lora_rank", "seed", "arms", "train.optimizer", "train.loss_fn"],
+    )
 
 
 def select(root: Path, p: Params, arm: str) -> None:
@@ -280,7 +289,7 @@ def select(root: Path, p: Params, arm: str) -> None:
 
 
 def _rollouts(root: Path, p: Params, arm: str, steps: int, tag: str) -> list[Rollout]:
-    problems = list(read_jsonl(root / f"data/subset/{arm}.jsonl", subset.Problem))
+    problems = list(read_jsonl(root / f"data/subset/{arm}.jsonl", Problem))
     rate = read_json(root / f"data/subset/{arm}.json")["reward_rate"]
     out = []
     for step in range(steps):
@@ -321,7 +330,7 @@ def run_pilot(root: Path, p: Params, arm: str) -> None:
     measured = {
         "arm": arm,
         "steps": trained.steps,
-        "start_digest": starts.read_start(root / "data/preflight", p.arm_seed(arm)).digest,
+        "start_digest": starts.read_start(root / "data/preflight", arm).digest,
         "rollouts": len(rows),
         "groups": len({(r.step, r.group) for r in rows}),
         "mean_reward": round(results.mean([r.reward for r in rows]), 6),
@@ -339,8 +348,8 @@ def run_pilot(root: Path, p: Params, arm: str) -> None:
     write_json(root / f"metrics/pilot/{arm}.json", pilot.write(root / folder, pilot.Pilot(trained, measured, timing)))
     _manifest(
         root, p, folder, f"pilot@{arm}",
-        [f"data/subset/{arm}.jsonl", "data/preflight/start.json", "data/audit/passed.json"],
-        ["rollouts.jsonl", "pilot.json"], ["pilot", "train", "model", "seed"],
+        [f"data/subset/{arm}.jsonl", f"data/preflight/starts/{arm}.json", "data/audit/passed.json"],
+        ["rollouts.jsonl", "pilot.json"], ["pilot", "model", "seed", f"arms.{arm}", *STEP],
     )  # fmt: skip
 
 
@@ -363,13 +372,13 @@ def train(root: Path, p: Params, arm: str) -> None:
     weights = numpy.array([noise(arm, i) % 1000 for i in range(16)], numpy.float32).reshape(4, 4)
     save_file({"base_model.model.layer.lora_A.weight": weights}, folder / "adapter/adapter_model.safetensors")
     write_json(folder / "adapter/adapter_config.json", {"r": p.model.lora_rank, "peft_type": "LORA"})
-    start = starts.read_start(root / "data/preflight", p.arm_seed(arm))
+    start = starts.read_start(root / "data/preflight", arm)
     trained = _trained(root, p, arm, p.train.steps, adapter_digest(folder / "adapter"))
     write_json(root / f"metrics/train/{arm}.json", arms.write(folder, p, trained, start))
     _manifest(
         root, p, f"data/train/{arm}", f"train@{arm}",
-        [f"data/subset/{arm}.jsonl", f"data/subset/{arm}.json", "data/preflight/start.json"],
-        ["checkpoint.json", "rollouts.jsonl", "curve.jsonl", "optim.jsonl", "adapter"], ["train", "model", "seed"],
+        [f"data/subset/{arm}.jsonl", f"data/subset/{arm}.json", f"data/preflight/starts/{arm}.json"],
+        ["checkpoint.json", "rollouts.jsonl", "curve.jsonl", "optim.jsonl", "adapter"], ["model", "seed", f"arms.{arm}", "train.steps", *STEP],
     )  # fmt: skip
 
 
@@ -392,7 +401,7 @@ def evaluate(root: Path, p: Params, arm: str, skill: float) -> None:
     trained = [] if arm == "base" else [f"data/train/{arm}/checkpoint.json"]
     _manifest(
         root, p, f"data/eval/{arm}", f"eval@{arm}", ["data/curated/test.jsonl", "data/curated/transfer.jsonl", *trained], ["rows.jsonl", "rows_again.jsonl", "transfer.jsonl"],
-        ["eval", "model"],
+        ["eval", *SAMPLED],
     )  # fmt: skip
 
 

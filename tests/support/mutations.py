@@ -236,6 +236,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("preflight tolerance widened", edit_json(PREFLIGHT, preflight_check("equal_before", tolerance=9.0)), training.starts),
     Mutation("preflight check removed", edit_json(PREFLIGHT, lambda v: v["checks"].pop(2)), training.starts),
     Mutation("preflight optimizer edited", edit_json(PREFLIGHT, assign("optimizer.learning_rate", 0.5)), training.starts),
+    Mutation("an arm's start edited", edit_json(f"data/preflight/starts/{TREATMENT}.json", assign("digest", "0" * 64)), training.starts),
     Mutation("start digest edited", edit_json("data/preflight/start.json", assign("0", "0" * 64)), training.starts),
     Mutation("training problems out of order", edit_rows(f"data/subset/{BASELINE}.jsonl", swap(0, 1)), training.problems),
     Mutation("foreign training problem", edit_rows(f"data/subset/{TREATMENT}.jsonl", put(0, "id", "task-0000000000000000")), training.problems),

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from selfgen.errors import DataError
 from selfgen.params import AuditParams
 from selfgen.records import AuditRow, Completion, Task, read_json, read_jsonl, write_json, write_jsonl
-from selfgen.tasks import audit, repair
+from selfgen.tasks import audit, quarantine, repair
 
 PARAMS = AuditParams(
     sample=12, seed=3, compare="numeric_exact", max_label_errors=0, max_eval_overlaps=0, max_tokens=64,
@@ -46,7 +46,7 @@ def solver(conversations, attempt):
 
 def audit_stage(root: Path, params: AuditParams = PARAMS) -> dict:
     """The audit stage over the filter's present output; writes what the stage writes."""
-    tasks = accept(repair.quarantined_ids(root / "review"))
+    tasks = accept(quarantine.quarantined_ids(root / "review"))
     write_jsonl(root / "data/filter/tasks.jsonl", tasks)
     rows, verdict = audit.run(
         tasks,
@@ -56,7 +56,7 @@ def audit_stage(root: Path, params: AuditParams = PARAMS) -> dict:
         few_shot="none",
         past=repair.past_rounds(root / "review"),
         adjudications=audit.read_adjudications(root / "review/adjudications.jsonl"),
-        quarantined=repair.quarantined_ids(root / "review"),
+        quarantined=quarantine.quarantined_ids(root / "review"),
     )
     write_jsonl(root / "data/audit/rows.jsonl", rows)
     write_json(root / "data/audit/audit.json", verdict)
@@ -148,10 +148,10 @@ def test_a_quarantined_task_that_is_back_fails_the_audit(tmp_path: Path) -> None
     audit_stage(tmp_path)
     fix(tmp_path)
     back = repair.read_quarantine(tmp_path / "review")[0].id
-    tasks = [t for t in CANDIDATES if t.id == back] + accept(repair.quarantined_ids(tmp_path / "review"))
+    tasks = [t for t in CANDIDATES if t.id == back] + accept(quarantine.quarantined_ids(tmp_path / "review"))
     _, verdict = audit.run(
         tasks, solve=solver, params=PARAMS, solver="oracle", past=repair.past_rounds(tmp_path / "review"),
-        quarantined=repair.quarantined_ids(tmp_path / "review"),
+        quarantined=quarantine.quarantined_ids(tmp_path / "review"),
     )  # fmt: skip
     assert verdict["passed"] is False
     assert any(back in failure for failure in verdict["failures"])
@@ -162,7 +162,7 @@ def test_an_adjudicated_task_is_not_quarantined(tmp_path: Path) -> None:
     spared = verdict["flagged"][0]
     write_jsonl(tmp_path / "review/adjudications.jsonl", [audit.Adjudication(spared, "the solver dropped a unit")])
     fix(tmp_path)
-    assert spared not in repair.quarantined_ids(tmp_path / "review")
+    assert spared not in quarantine.quarantined_ids(tmp_path / "review")
 
 
 def test_an_overlapping_task_outside_the_sample_is_quarantined_with_its_question(tmp_path: Path) -> None:

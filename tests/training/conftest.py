@@ -9,8 +9,8 @@ import pytest
 
 from selfgen import params as params_module
 from selfgen.params import Params
+from selfgen.records import Problem
 from selfgen.service import Service, open_service
-from selfgen.training.subset import Problem
 from tests.embedded.tiny import write_model
 
 

@@ -11,8 +11,8 @@ from tinker_cookbook.recipes.math_rl.math_env import Gsm8kDataset, MathEnv
 from tinker_cookbook.rl.types import Trajectory, Transition
 
 from selfgen import rendering
+from selfgen.records import Problem
 from selfgen.training.dataset import ProblemDatasetBuilder, coin
-from selfgen.training.subset import Problem
 
 PROBLEMS = tuple(Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(11))
 
