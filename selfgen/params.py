@@ -235,6 +235,13 @@ class ArmParams(_Model):
     reward: Literal["stock", "random"] = "stock"
 
 
+class TrackingParams(_Model):
+    """The stock loop's own loggers, off by default: they watch training, change nothing and enter no artifact."""
+
+    loggers: tuple[Literal["wandb", "trackio", "neptune"], ...] = ()
+    project: Annotated[str, Field(min_length=1)] = "selfgen"
+
+
 class CriterionParams(_Model):
     """One registered criterion: the weighted sum of arms' item values whose lower bound must lie above `margin`."""
 
@@ -282,6 +289,7 @@ class Params(_Model):
     eval: EvalParams
     arms: dict[str, ArmParams]
     decision: DecisionParams
+    tracking: TrackingParams = TrackingParams()
 
     @model_validator(mode="after")
     def _arms_are_known(self) -> Params:

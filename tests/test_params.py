@@ -107,6 +107,7 @@ def test_an_unknown_key_is_named_with_what_is_accepted(root: Path) -> None:
         (("audit", "sample"), 10_000, r"audit\.sample is 10000 but filter\.n_accept"),
         (("service", "kind"), "cloud", r"service\.kind: must be 'embedded' or 'remote'"),
         (("eval", "temperature"), 0.7, r"eval\.temperature: must be less than or equal to 0"),
+        (("tracking", "loggers"), ["tensorboard"], r"tracking\.loggers\.0: must be 'wandb', 'trackio' or 'neptune'"),
         (("arms", "rl_selfgen", "data"), "nowhere", r"arms\.rl_selfgen\.data: must be 'curated', 'tasks'"),
     ],
 )
@@ -135,3 +136,10 @@ def test_missing_file_and_missing_key_say_what_to_do(root: Path, tmp_path: Path)
     del bad["eval"]["max_tokens"]
     with pytest.raises(ParamsError, match=r"eval\.max_tokens: missing"):
         parse(bad)
+
+
+def test_switching_a_tracker_on_re_runs_nothing_but_the_report(root: Path) -> None:
+    stages = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    listed = {name: str((stage.get("do") or stage).get("params", [])) for name, stage in stages.items()}
+    assert "train" in listed["train"]
+    assert [name for name, params in listed.items() if "tracking" in params] == []

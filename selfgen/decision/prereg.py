@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from selfgen.params import Params
 
 FOLDER = Path("prereg")
-# Where samples come from and what they may cost change no row's meaning; the seed is planned as a list.
-_NOT_PLANNED = frozenset({"service", "budget", "seed"})
+# Where samples come from, what they may cost and who watches change no row's meaning; the seed is planned as a list.
+_NOT_PLANNED = frozenset({"service", "budget", "tracking", "seed"})
 # Stages whose code cannot change a row or the verdict.
 _NOT_CODE = frozenset({"code", "report"})
 

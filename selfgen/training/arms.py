@@ -26,6 +26,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import chz
+
 from selfgen.errors import GateError, ServiceError
 from selfgen.records import Problem, Rollout, dumps, replace_file, write_json, write_jsonl
 from selfgen.training import results, sent
@@ -109,7 +111,12 @@ def train_arm(
                 on_step(record)
 
         with sent.observing(log_dir / "sent.jsonl", first_step=resumed_from, on_step=stepped):
-            run_stock_loop(_config(params, arm, problems, start, service, total, rate, log_dir), arm, service)
+            config = _config(params, arm, problems, start, service, total, rate, log_dir)
+            tracked = params.tracking.loggers if steps is None else ()
+            if tracked:
+                name = f"{params.scale} {arm} seed {params.arm_seed(arm)}"
+                config = chz.replace(config, wandb_project=params.tracking.project, wandb_name=name)
+            run_stock_loop(config, arm, service, tracked)
         _count_tokens(service, before, log_dir)
         records = sent.read_sent(log_dir / "sent.jsonl")
         kept = sent.effective(records, total)
@@ -139,6 +146,7 @@ def train_arm(
             },
         )
         if not keep_log:
+            _keep_tracked(log_dir)
             shutil.rmtree(log_dir, ignore_errors=True)
             discard(service, [path for path in saved if path not in (trained.sampler_path, trained.state_path)])
     return trained
@@ -244,6 +252,17 @@ def _config(
         num_groups_to_log=0,
         base_url=service.base_url,
     )
+
+
+def _keep_tracked(log_dir: Path) -> None:
+    """Move the folder of a W&B run out of a log folder that is about to go: offline, it is the only copy."""
+    from selfgen.journal import cache_dir
+
+    for run in log_dir.glob("wandb/*run-*"):
+        target = cache_dir() / "wandb" / run.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.move(run, target)
 
 
 def _run_name(

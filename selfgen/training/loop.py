@@ -11,13 +11,13 @@ import asyncio
 import logging
 import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from selfgen.errors import ServiceError
+from selfgen.errors import ParamsError, ServiceError
 
 if TYPE_CHECKING:
     from selfgen.service import Service
@@ -25,19 +25,31 @@ if TYPE_CHECKING:
 _WATCH_SECONDS = 2.0
 
 
-def run_stock_loop(config: Any, arm: str, service: Service) -> None:
+def run_stock_loop(config: Any, arm: str, service: Service, loggers: Sequence[str] = ()) -> None:
     """Run `tinker_cookbook.rl.train.main(config)`.
+
+    Args:
+        loggers: which of the loop's own loggers may be used where config.wandb_project is set (params.tracking).
 
     Raises:
         ServiceError: the service failed, or the embedded server has ended.
+        ParamsError: a logger is not installed, or cannot start.
     """
     from tinker import TinkerError
+    from tinker_cookbook.exceptions import ConfigurationError
 
     from selfgen.service import as_service_error
 
     try:
-        with _quiet():
+        with _quiet(), _only(loggers):
             asyncio.run(_watched(config, service))
+    except ConfigurationError as error:
+        if not loggers:
+            raise
+        text = " ".join(str(error).split("\n")[0].split()).rstrip(".")
+        raise ParamsError(
+            f"tracking.loggers: {text}; log in, or set the logger's offline mode (WANDB_MODE=offline), or leave it out"
+        ) from None
     except (TinkerError, OSError) as error:
         failed = as_service_error(error, f"arm {arm}")
         raise ServiceError(f"{failed} (training resumes from its last checkpoint)") from None
@@ -68,6 +80,26 @@ def _refused(base_url: str) -> bool:
     except OSError:
         return False
     return False
+
+
+@contextmanager
+def _only(loggers: Sequence[str]) -> Iterator[None]:
+    """The loop logs to every tracker that happens to be installed; let it find those asked for alone."""
+    from tinker_cookbook.utils import ml_log
+
+    flags = {name: f"_{name}_available" for name in ("wandb", "trackio", "neptune")}
+    installed = {name: getattr(ml_log, flag) for name, flag in flags.items()}
+    for name in loggers:
+        if not installed[name]:
+            package = "neptune-scale" if name == "neptune" else name
+            raise ParamsError(f"tracking.loggers: {name} is not installed; pip install {package}, or leave it out")
+    try:
+        for name, flag in flags.items():
+            setattr(ml_log, flag, name in loggers)
+        yield
+    finally:
+        for name, flag in flags.items():
+            setattr(ml_log, flag, installed[name])
 
 
 @contextmanager

@@ -2,18 +2,22 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from tinker_cookbook.utils import ml_log
 
 from selfgen.embedded.launch import running_server
-from selfgen.errors import GateError, ServiceError
+from selfgen.errors import GateError, ParamsError, ServiceError
 from selfgen.journal import cache_dir
+from selfgen.params import TrackingParams
 from selfgen.records import Rollout, read_json, read_jsonl
 from selfgen.service import Service, state_dir
 from selfgen.training import arms, preflight, results
@@ -178,6 +182,85 @@ def test_only_the_final_checkpoint_stays_with_the_service(trained, service):
     run_id = trained[0].state_path.removeprefix("tinker://").split("/")[0]
     left = service.client.create_rest_client().list_checkpoints(run_id).result().checkpoints
     assert sorted(c.tinker_path for c in left) == sorted([trained[0].state_path, trained[0].sampler_path])
+
+
+class Tracker:
+    """Stands for the wandb module, and for a run of it: keeps what it is told."""
+
+    def __init__(self, fails=None):
+        self.logged, self.named, self.fails, self.url, self.finished = [], {}, fails, "https://tracker/run", False
+        self.config = self
+
+    def init(self, **named):
+        if self.fails:
+            raise RuntimeError(self.fails)
+        self.named = named
+        (Path(named["dir"]) / "wandb/offline-run-1").mkdir(parents=True)
+        return self
+
+    def update(self, values):
+        self.named["config"] = values
+
+    def log(self, metrics, step):
+        self.logged.append((step, metrics["env/all/reward/total"]))
+
+    def finish(self):
+        self.finished = True
+
+
+def tracked(coin, *loggers):
+    whole = coin.model_copy(update={"train": coin.train.model_copy(update={"steps": 1})})
+    return whole.model_copy(update={"tracking": TrackingParams(loggers=loggers, project="mine")})
+
+
+def install(monkeypatch, **modules):
+    for name, module in modules.items():
+        monkeypatch.setattr(ml_log, name, module)
+        monkeypatch.setattr(ml_log, f"_{name}_available", True)
+
+
+def test_a_tracker_sees_every_step_and_changes_no_artifact(coin, problems, start, service, tmp_path, monkeypatch):
+    watching, unwanted = Tracker(), Tracker()
+    install(monkeypatch, wandb=watching, trackio=unwanted)
+    for name, params in {"without": tracked(coin), "with": tracked(coin, "wandb")}.items():
+        folder = tmp_path / name
+        run = arms.train_arm(params, "rl_selfgen", problems, start, service, adapter=folder / "adapter")
+        arms.write(folder, params, run, start)
+        if name == "without":
+            assert watching.named == {}
+    assert watching.logged == [(0, pytest.approx(run.curve[0]["reward"], abs=1e-6))]
+    assert (watching.named["project"], watching.named["name"]) == ("mine", "embedded rl_selfgen seed 0")
+    assert watching.finished
+    assert unwanted.named == {}
+    assert (cache_dir() / "wandb/offline-run-1").is_dir()
+    volatile = {"timing.json", "location.json"}
+    names = {p.relative_to(tmp_path / "with") for p in (tmp_path / "with").rglob("*") if p.is_file()}
+    assert len(names) > 5
+    for name in names:
+        if name.name not in volatile:
+            assert (tmp_path / "with" / name).read_bytes() == (tmp_path / "without" / name).read_bytes(), name
+
+
+def test_the_pilot_is_not_tracked(coin, problems, start, service, tmp_path, monkeypatch):
+    install(monkeypatch, wandb=(watching := Tracker()))
+    whole = tracked(coin, "wandb")
+    arms.train_arm(whole, "rl_selfgen", problems, start, service, adapter=tmp_path / "adapter", steps=1)
+    assert watching.named == {}
+
+
+@pytest.mark.parametrize(
+    ("fails", "message"),
+    [
+        (None, "tracking.loggers: wandb is not installed; pip install wandb"),
+        ("no key", "tracking.loggers: Failed to initialize W&B run for project 'mine': RuntimeError: no key; log in"),
+    ],
+)
+def test_a_tracker_that_cannot_start_is_one_line(coin, problems, start, service, tmp_path, monkeypatch, fails, message):
+    monkeypatch.setattr(ml_log, "wandb", Tracker(fails))
+    monkeypatch.setattr(ml_log, "_wandb_available", fails is not None)
+    with pytest.raises(ParamsError, match="^" + re.escape(message)):
+        arms.train_arm(tracked(coin, "wandb"), "rl_selfgen", problems, start, service, adapter=tmp_path / "adapter")
+    assert not (tmp_path / "adapter").exists()
 
 
 def test_log_folders_that_nothing_can_resume_from_are_removed(tmp_path):
