@@ -55,10 +55,11 @@ PARAMS: dict[str, tuple[str, ...]] = {
     "eval.*": ("pilot", "gate", "eval_base", "eval"),  # the pilot times some items, the gate projects all
     "arms.*": ("preflight", "subset", "pilot", "gate", "train"),
     "decision.*": ("gate",),  # the gate states what the rule can validate before money is spent
+    "tracking.*": (),
 }
 
-# `decide` compares these with the registered plan; where the service runs and what it may cost are no part of it.
-NO_PLAN = ("service.*", "budget.*")
+# `decide` compares these with the registered plan; where the service runs, what it may cost and who watches are no part of it.
+NO_PLAN = ("service.*", "budget.*", "tracking.*")
 
 # Likewise without `decide`, but for what only it runs.
 MODULES: dict[str, tuple[str, ...]] = {

@@ -136,10 +136,3 @@ def test_missing_file_and_missing_key_say_what_to_do(root: Path, tmp_path: Path)
     del bad["eval"]["max_tokens"]
     with pytest.raises(ParamsError, match=r"eval\.max_tokens: missing"):
         parse(bad)
-
-
-def test_switching_a_tracker_on_re_runs_nothing_but_the_report(root: Path) -> None:
-    stages = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
-    listed = {name: str((stage.get("do") or stage).get("params", [])) for name, stage in stages.items()}
-    assert "train" in listed["train"]
-    assert [name for name, params in listed.items() if "tracking" in params] == []

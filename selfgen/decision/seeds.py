@@ -214,8 +214,8 @@ def ledger_seed(run: SeedRun, rule: Any) -> dict[str, Any]:
     return {"seed": run.seed, "source": run.source, "estimates": estimates, "rows": dict(run.digests)}
 
 
-# A service's address changes no row's meaning, and the budget none at all.
-_MAY_DIFFER = frozenset({"seed", "service", "budget"})
+# A service's address changes no row's meaning, and the budget and who watches none at all.
+_MAY_DIFFER = frozenset({"seed", "service", "budget", "tracking"})
 
 
 def _difference(a: Any, b: Any, name: str = "") -> str | None:

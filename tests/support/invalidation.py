@@ -140,7 +140,7 @@ def table(expected: dict[str, tuple[str, ...]], graph: list[Stage], root: Path =
         "*Runs* is what DVC runs for the change itself. *May follow* runs only where a file in between comes out different:",
         "DVC compares contents, so a re-run that writes the same bytes ends there. Comments, docstrings and layout re-run `code`",
         "alone, which hashes. Two stages that ask no service are left out below, since they run again for nearly everything:",
-        "`report`, for every param, and `decide`, which compares params (but `service` and `budget`) and code with the registered plan.",
+        "`report`, for every param, and `decide`, which compares params (but `service`, `budget` and `tracking`) and code with the registered plan.",
         "",
         "## Params",
         "",
