@@ -50,5 +50,6 @@ def report(out: Path | None, markdown: bool, compare: str | None, params_path: P
         return
     with replace_file(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    left = f"; not reached yet: {run.missing[0]} and {len(run.missing) - 1} more" if run.missing else ""
+    more = f" and {len(run.missing) - 1} more" if len(run.missing) > 1 else ""
+    left = f"; not reached yet: {run.missing[0]}{more}" if run.missing else ""
     click.echo(f"report: {out}{left}", err=True)

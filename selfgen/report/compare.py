@@ -54,6 +54,10 @@ def at_revision(root: Path, revision: str) -> Iterator[Run]:
         with Repo(str(root)) as repo:
             commit = resolve_rev(repo.scm, revision)  # the file system would take an unknown revision for an empty one
         files = DVCFileSystem(str(root), rev=commit)
+        if files.exists("dvc.yaml") and not files.exists("dvc.lock"):
+            raise DataError(
+                f"{revision}: no run is recorded there (no dvc.lock); name a revision whose run was committed"
+            )
         with tempfile.TemporaryDirectory(prefix="selfgen-compare-") as folder:
             copy = Path(folder)
             for part in _PARTS:
@@ -66,7 +70,10 @@ def at_revision(root: Path, revision: str) -> Iterator[Run]:
             f"{revision}: no such git revision or DVC experiment; see `git log` or `dvc exp show`"
         ) from None
     except FileNotFoundError as error:
-        raise DataError(f"{revision}: {error}: neither in the DVC cache nor in a remote; try `dvc fetch`") from None
+        name = str(error).rsplit(": ", 1)[-1].strip("'")
+        raise DataError(
+            f"{revision}: {name}: neither in the DVC cache nor in a remote; try `dvc fetch`, or `dvc push` where it ran"
+        ) from None
     except DvcException as error:
         raise DataError(f"{revision}: DVC cannot read it: {str(error).splitlines()[0]}; try `dvc fetch`") from None
 

@@ -105,6 +105,23 @@ def test_a_revision_is_read_through_dvc_and_the_working_tree_stays(
     assert ">Failed<" in page
     assert sorted(path.relative_to(where) for path in (where / "data").rglob("*")) == before
 
+    git("checkout", "-q", "-b", "never-run")
+    (where / "dvc.yaml").write_text("stages: {}\n", encoding="utf-8")
+    git("add", "dvc.yaml")
+    git("commit", "-q", "-m", "no run")
+    with (
+        pytest.raises(DataError, match=r"never-run: no run is recorded there"),
+        compare.at_revision(where, "never-run"),
+    ):
+        pass
+    shutil.rmtree(where / ".dvc/cache")
+    with (
+        pytest.raises(
+            DataError, match=r"^main: data/[a-z/.]+: neither in the DVC cache nor in a remote; try `dvc fetch`"
+        ),
+        compare.at_revision(where, "main"),
+    ):
+        pass
     with (
         pytest.raises(DataError, match="no such git revision or DVC experiment"),
         compare.at_revision(where, "no-such-branch"),
