@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from selfgen.records import Completion
 if TYPE_CHECKING:
     import tinker
 
+_PROBES = 5
 _DEFAULT_BASE_URL = "https://tinker.thinkingmachines.dev/services/tinker-prod"
 
 
@@ -256,12 +258,12 @@ class Service:
 def as_service_error(error: Exception, where: str) -> ServiceError:
     """An SDK exception as one line with what to do next."""
     text = re.sub(r"\s+", " ", str(error)).strip()[:200] or type(error).__name__
-    name = type(error).__name__
-    if "Authentication" in name or "401" in text or "403" in text:
+    name, status = type(error).__name__, getattr(error, "status_code", None)
+    if status in (401, 403):
         advice = "check TINKER_API_KEY"
     elif "Connection" in name or "Timeout" in name:
         advice = "check TINKER_BASE_URL and the network, then run the stage again: finished samples are kept"
-    elif "Billing" in name or "402" in text:
+    elif status == 402:
         advice = "add credit, then run the stage again: finished samples are kept"
     else:
         advice = "run the stage again (finished samples are kept) or edit params"
@@ -330,21 +332,29 @@ def _checked(
 
 
 def _probe(base_url: str, api_key: str) -> None:
-    """One short request, since the SDK itself would retry an unreachable service for minutes."""
+    """A short request, tried a few times, since the SDK itself would retry an unreachable service for minutes."""
     import httpx
 
     url = base_url.rstrip("/") + "/api/v1/healthz"
-    try:
-        response = httpx.get(url, headers={"X-API-Key": api_key}, timeout=20, follow_redirects=True)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise ServiceError(
-            f"{base_url}: no Tinker service answers ({type(error).__name__}); check TINKER_BASE_URL and the network, "
-            "or use `-S scale=embedded`"
-        ) from None
-    if response.status_code in (401, 403):
-        raise ServiceError(f"{base_url}: refuses the key; check TINKER_API_KEY")
-    if response.status_code >= 500:
-        raise ServiceError(f"{base_url}: answers {response.status_code}; try again later")
+    for tries in range(1, _PROBES + 1):
+        final = tries == _PROBES
+        try:
+            response = httpx.get(url, headers={"X-API-Key": api_key}, timeout=20, follow_redirects=True)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            # Nobody listening is an answer; a connection that broke may be a bad moment.
+            if final or isinstance(error, (httpx.ConnectError, httpx.UnsupportedProtocol, httpx.InvalidURL)):
+                raise ServiceError(
+                    f"{base_url}: no Tinker service answers ({type(error).__name__}); check TINKER_BASE_URL and the "
+                    "network, or use `-S scale=embedded`"
+                ) from None
+        else:
+            if response.status_code in (401, 403):
+                raise ServiceError(f"{base_url}: refuses the key; check TINKER_API_KEY")
+            if response.status_code != 429 and response.status_code < 500:
+                return
+            if final:
+                raise ServiceError(f"{base_url}: answers {response.status_code}; try again later")
+        time.sleep(0.25 * 2**tries)
 
 
 @contextmanager

@@ -175,7 +175,9 @@ def create_app(engine: Engine, key: str) -> FastAPI:
 
     @app.post("/api/v1/sessions/{session_id}/finish")
     async def finish(session_id: str) -> Response:
-        server.end_session(server.session(session_id))
+        session = server.sessions.get(session_id)
+        if session is not None:  # else its end was asked for before, and that answer was lost
+            server.end_session(session)
         return rest.json_response({})
 
     @app.post("/api/v1/retrieve_future")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI, Request, Response
 
 from selfgen.embedded.errors import RequestError
+from selfgen.embedded.server import call_id
 from selfgen.embedded.store import iso
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def add_routes(app: FastAPI, server: Server, post: Callable[[str, Callable[[dict
             promise.set_json({"path": path, "type": "save_weights_external"})
 
         return server.queue(
-            f"{run_id}:{body.get('seq_id')}",
+            call_id(run_id, body.get("seq_id")),
             lambda: server.engine.save(
                 run_id, "external_weights", name, body.get("ttl_seconds"), True, None, recipients=recipients
             ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,16 @@ MAX_SAMPLES = 1024
 MAX_RANK = 512
 
 
+def spent(request_id: str) -> RequestError:
+    """For a copy of a request whose result nobody keeps any more."""
+    return RequestError(f"request {request_id!r} was carried out before, its result is no longer kept", 410)
+
+
+def call_id(run_id: str, seq_id: Any) -> str:
+    """A training call's id, from the client's own number; a client that gives none never repeats a call."""
+    return f"{run_id}:{uuid.uuid4().hex if seq_id is None else int(seq_id)}"
+
+
 class Server:
     """Sessions, promises and the engine."""
 
@@ -36,6 +47,7 @@ class Server:
         self.promises = Promises()
         self.sessions: dict[str, ClientSession] = {}
         self.sampling: dict[str, SamplingSession] = {}
+        self.queued: dict[str, set[str]] = {}  # by session: ids of all calls it ever queued
         self.loop: asyncio.AbstractEventLoop | None = None
 
     # Helpers ---------------------------------------------------------------------------------------------------------
@@ -50,10 +62,21 @@ class Server:
     def queue(
         self, request_id: str, call: Callable[[], Any], finish: Callable[[Promise, Any], None], **extra: Any
     ) -> dict[str, Any]:
-        """A promise for `call`, which runs in the engine. The same request id again answers the same promise."""
+        """A promise for `call`, which runs in the engine once: the same request id again answers the same promise.
+
+        Raises:
+            RequestError: the call was carried out and its result has been dropped since (410). A copy that a network
+                delivers minutes late must not take an optimizer step again.
+        """
         known = self.promises.get(request_id)
         if known is not None:
             return known.to_json()
+        owner = request_id.partition(":")[0]
+        if owner in self.sessions:
+            ids = self.queued.setdefault(owner, set())
+            if request_id in ids:
+                raise spent(request_id)
+            ids.add(request_id)
         promise = self.promises.create(request_id, extra)
         self.engine.submit(call, self.settle(promise, finish))
         return promise.to_json()
@@ -69,7 +92,10 @@ class Server:
             elif error is not None:
                 promise.fail(f"{type(error).__name__}: {error}", "server")
             else:
-                finish(promise, result)
+                try:
+                    finish(promise, result)
+                except Exception as failed:  # say, the session ended meanwhile: a promise left open hangs its client
+                    promise.fail(getattr(failed, "message", f"{type(failed).__name__}: {failed}"), "server")
 
         def done(result: Any, error: Exception | None) -> None:
             assert self.loop is not None
@@ -114,7 +140,7 @@ class Server:
                 session.runs.append(run_id)
         else:
             run_id = body["model_id"]
-            request_id = f"{run_id}:{body.get('seq_id')}"
+            request_id = call_id(run_id, body.get("seq_id"))
         path = body["path"]
         self.engine.store.entry(path)
         return self.queue(
@@ -130,7 +156,7 @@ class Server:
         request, data, config = protocol.decode_forward_backward(raw)
         run_id, loss_fn, backward = request.model_id, request.loss_fn, not request.forward_only
         return self.queue(
-            f"{run_id}:{request.seq_id}",
+            call_id(run_id, request.seq_id or None),
             lambda: self.engine.forward_backward(run_id, data, loss_fn, config, backward),
             lambda promise, result: promise.set(protocol.encode_forward_backward(*result), "application/x-protobuf"),
             model_id=run_id,
@@ -143,7 +169,7 @@ class Server:
         params = AdamParams(**{k: float(v) for k, v in fields.items()})
         run_id = body["model_id"]
         return self.queue(
-            f"{run_id}:{body.get('seq_id')}",
+            call_id(run_id, body.get("seq_id")),
             lambda: self.engine.optim_step(run_id, params),
             lambda promise, metrics: promise.set_json({"metrics": metrics}),
             model_id=run_id,
@@ -160,7 +186,7 @@ class Server:
         name = self.named(body.get("path") or f"step-{body.get('seq_id')}")
         self.engine.store.file(run_id, "weights", name)
         return self.queue(
-            f"{run_id}:{body.get('seq_id')}",
+            call_id(run_id, body.get("seq_id")),
             lambda: self.engine.save(
                 run_id, "weights", name, body.get("ttl_seconds"), bool(body.get("overwrite")), body.get("user_metadata")
             ),
@@ -183,7 +209,7 @@ class Server:
             promise.set_json({"sampling_session_id": sampler.id, "type": "save_weights_for_sampler"})
 
         return self.queue(
-            f"{run_id}:{body.get('seq_id')}",
+            call_id(run_id, body.get("seq_id")),
             lambda: self.engine.save(
                 run_id, "sampler_weights", name, body.get("ttl_seconds"), True, body.get("user_metadata"), durable=named
             ),
@@ -220,6 +246,8 @@ class Server:
         known = self.promises.get(request_id)
         if known is not None:
             return known.to_json()
+        if sampler.came_before(seq_id):
+            raise spent(request_id)
         model = self.engine.model(sampler.base_model)
         prompt = protocol.prompt_tokens(body.get("prompt"))
         count = body.get("num_samples", 1)
@@ -260,7 +288,10 @@ class Server:
                 lambda _, error: settle(job, error) if error else None,
             )
 
-        if not sampler.arrive(seq_id, release):
+        if seed is not None:  # its random stream needs no order
+            release()
+            sampler.arrive(seq_id, lambda: None)
+        elif not sampler.arrive(seq_id, release):
             asyncio.get_running_loop().call_later(ORDER_PATIENCE, sampler.skip, seq_id)
         return promise.to_json()
 
@@ -276,6 +307,7 @@ class Server:
         runs = list(session.runs)
         self.engine.submit(lambda: self.engine.forget(runs), lambda *_: None)
         self.sessions.pop(session.id, None)
+        self.queued.pop(session.id, None)
 
     async def sweep(self) -> None:
         while True:

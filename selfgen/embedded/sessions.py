@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
-ORDER_PATIENCE = 2.0  # seconds to wait for a lower seq_id before going on without it
-KEEP_RETRIEVED = 60.0
+# Seconds to wait for a lower seq_id before going on without it: longer than a client waits for an answer (60 s) before
+# it sends a request again, so that a bad network changes no sample. Only unseeded requests wait.
+ORDER_PATIENCE = 90.0
+KEEP_RETRIEVED = 180.0  # a poll whose answer was lost is repeated after 45 s at most, and may be lost again
 KEEP_UNREAD = 1800.0
 CLONE_BLOCK = 1_000_000_000
 
@@ -75,7 +77,11 @@ class Promises:
 
 @dataclass
 class SamplingSession:
-    """One sampling client, tied to the content (`digest`) its path had when it was made. Requests are released in seq_id order per clone; `occurrences` counts equal prompts."""
+    """One sampling client, tied to the content (`digest`) its path had when it was made.
+
+    Requests are released in seq_id order per clone; `occurrences` counts equal prompts, `skipped` holds the ids that
+    were not waited for.
+    """
 
     id: str
     owner: str
@@ -84,6 +90,7 @@ class SamplingSession:
     digest: str | None
     next_seq: dict[int, int] = field(default_factory=dict)
     held: dict[int, dict[int, Callable[[], None]]] = field(default_factory=dict)
+    skipped: list[range] = field(default_factory=list)
     occurrences: dict[bytes, int] = field(default_factory=dict)
 
     def occurrence(self, prompt: list[int]) -> int:
@@ -92,6 +99,11 @@ class SamplingSession:
         count = self.occurrences.get(key, 0)
         self.occurrences[key] = count + 1
         return count
+
+    def came_before(self, seq_id: int) -> bool:
+        """Whether a request with this id was released already."""
+        clone, number = divmod(seq_id, CLONE_BLOCK)
+        return number < self.next_seq.get(clone, 0) and not any(seq_id in ids for ids in self.skipped)
 
     def arrive(self, seq_id: int, release: Callable[[], None]) -> bool:
         """Release this request, and any that waited for it, once all lower ids have come. False: it is held."""
@@ -111,7 +123,9 @@ class SamplingSession:
         clone, number = divmod(seq_id, CLONE_BLOCK)
         waiting = self.held.get(clone, {})
         if number in waiting:
-            self._drain(clone, min(waiting))
+            lowest, start = min(waiting), clone * CLONE_BLOCK
+            self.skipped.append(range(start + self.next_seq.get(clone, 0), start + lowest))
+            self._drain(clone, lowest)
 
     def _drain(self, clone: int, expected: int) -> None:
         waiting = self.held[clone]

@@ -7,10 +7,13 @@ The identity used everywhere here is the digest of the adapter's tensors.
 from __future__ import annotations
 
 import hashlib
+import http.client
 import importlib.util
 import json
 import shutil
 import tempfile
+import time
+import urllib.error
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -22,6 +25,9 @@ from selfgen.records import read_json, replace_file, write_json
 if TYPE_CHECKING:
     from selfgen.service import Service
 
+
+_BROKEN = (urllib.error.URLError, ConnectionError, TimeoutError, http.client.HTTPException)
+"""How a download from a signed URL breaks on a bad network."""
 
 _EXPORT_SECONDS = 3600
 """How long the service keeps an export: the shortest time it accepts."""
@@ -102,21 +108,35 @@ def export_adapter(service: Service, state_path: str, sampler_path: str, folder:
         if hasattr(tinker.TrainingClient, "save_weights_external"):
             client = service.client.create_training_client_from_state(state_path).result()
             path = client.save_weights_external("export", ttl_seconds=_EXPORT_SECONDS).result().path
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            _stock_download()(tinker_path=path, output_dir=str(staging), base_url=service.base_url)
+        _download(path, staging, service.base_url)
         if not (staging / "adapter_model.safetensors").is_file():
             raise ServiceError(f"{path}: the export holds no adapter_model.safetensors; check the service")
         shutil.rmtree(folder, ignore_errors=True)
         _canonical(staging, folder)
         return adapter_digest(folder)
-    except (tinker.TinkerError, WeightsDownloadError) as error:
+    except (tinker.TinkerError, WeightsDownloadError, *_BROKEN) as error:
         raise ServiceError(
             f"{state_path}: the service does not hand out the weights ({' '.join(str(error).split())[:160]}); "
             "run the stage again"
         ) from None
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _download(path: str, folder: Path, base_url: str) -> None:
+    """The cookbook's download, repeated when it breaks: unlike the SDK's calls it gives up at the first lost connection."""
+    from tinker_cookbook.exceptions import WeightsDownloadError
+
+    for wait in (0.5, 1.0, 2.0, 4.0, 8.0, None):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)
+                _stock_download()(tinker_path=path, output_dir=str(folder), base_url=base_url)
+            return
+        except (WeightsDownloadError, *_BROKEN) as error:
+            if wait is None or not isinstance(error.__cause__ or error, _BROKEN):
+                raise
+            time.sleep(wait)
 
 
 def _stock_download() -> Callable[..., str]:
