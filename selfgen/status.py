@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from selfgen.params import Params
 from selfgen.records import read_json
 
 DONE, STALE, NOT_RUN = "up to date", "to run again", "not run"
+# Stages that ask no service: seconds, which nobody has to plan for.
+_FREE = frozenset({"code", "curated", "gate", "decide", "report"})
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Status:
     running: Sequence[str]
     seconds_left: float | None
     unknown_left: int
+    money_left: str | None = None
 
 
 def survey(root: Path, params: Params) -> Status:
@@ -70,7 +73,18 @@ def survey(root: Path, params: Params) -> Status:
         running=running(root),
         seconds_left=sum(known) if known else None,
         unknown_left=len(pending) - len(known),
+        money_left=money(root, {stage.name for stage in pending}),
     )
+
+
+def money(root: Path, pending: Collection[str]) -> str | None:
+    """The projected price of training and evaluation, while all of it is still to come; None once some is paid."""
+    found = _json(root / "metrics/feasibility.json")
+    if not found or found["money"] is None:
+        return None
+    names = {f"train@{a}" if k == "train" else "eval_base" if a == "base" else f"eval@{a}"
+             for k, _, a in (phase.partition(":") for phase in found["phases"])}  # fmt: skip
+    return f"{found['money']:.2f} {found['currency']}" if names <= set(pending) else None
 
 
 def changed_stages(root: Path) -> dict[str, list[str] | None]:
@@ -138,8 +152,10 @@ def fact(root: Path, name: str) -> str:
 
 
 def seconds(root: Path, name: str) -> float | None:
-    """What a stage will take: projected for training and evaluation, else what it took the last time."""
+    """What a stage will take: projected for training and evaluation, else what it took the last time; 0 without a service."""
     stage, _, arm = name.partition("@")
+    if stage in _FREE:
+        return 0.0
     if stage == "eval_base":
         stage, arm = "eval", "base"
     feasibility = _json(root / "metrics/feasibility.json")
@@ -206,7 +222,7 @@ def _json(path: Path) -> Any:
 
 def lines(found: Status) -> list[str]:
     """The status for the screen."""
-    from selfgen.report.formats import duration
+    from selfgen.report.formats import duration, plural
 
     width = max((len(stage.name) for stage in found.stages), default=0)
     out = []
@@ -223,10 +239,13 @@ def lines(found: Status) -> list[str]:
     if found.next is None:
         return [*out, "Everything is up to date: see reports/index.html"]
     pending = sum(stage.state != DONE for stage in found.stages)
-    out.append(f"next: {found.next}, with `dvc repro` ({pending} stages to go)")
-    cost = "not known before the pilots" if found.seconds_left is None else f"about {duration(found.seconds_left)}"
-    if found.seconds_left is not None and found.unknown_left:
-        cost += f", and {found.unknown_left} stages nobody has timed yet"
+    out.append(f"next: {found.next}, with `dvc repro` ({plural(pending, 'stage')} to go)")
+    if found.seconds_left:
+        cost = f"about {duration(found.seconds_left)}" + (f", {found.money_left}" if found.money_left else "")
+        if found.unknown_left:
+            cost += f", and {plural(found.unknown_left, 'stage')} nobody has timed yet"
+    else:
+        cost = "not known before the pilots" if found.unknown_left else "seconds: what is left asks no service"
     return [*out, f"cost: {cost}"]
 
 

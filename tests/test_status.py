@@ -70,7 +70,8 @@ def test_training_and_evaluation_cost_what_was_projected(finished: Path) -> None
     assert status.seconds(finished, "train@rl_selfgen") == phases["train:rl_selfgen"]
     assert status.seconds(finished, "eval_base") == phases["eval:base"]
     assert status.seconds(finished, "filter") is not None
-    assert status.seconds(finished, "decide") is None
+    assert status.seconds(finished, "decide") == 0.0  # asks no service
+    assert status.seconds(finished, "preflight") is None
 
 
 def test_facts_come_from_the_artifacts(finished: Path) -> None:
@@ -114,12 +115,30 @@ def test_a_training_run_that_was_killed_is_listed(
 def test_the_cost_line_admits_what_is_not_known() -> None:
     stages = [
         StageState("audit", DONE, "", "passed", 3.0),
-        StageState("gate", NOT_RUN, "", "", None),
+        StageState("preflight", NOT_RUN, "", "", None),
         StageState("train@rl_selfgen", NOT_RUN, "", "", 120.0),
     ]
-    told = status.lines(Status(stages, "gate", None, [], [], 120.0, 1))
+    told = status.lines(Status(stages, "preflight", None, [], [], 120.0, 1, "0.42 USD"))
     assert told[-2:] == [
-        "next: gate, with `dvc repro` (2 stages to go)",
-        "cost: about 2.0 min, and 1 stages nobody has timed yet",
+        "next: preflight, with `dvc repro` (2 stages to go)",
+        "cost: about 2.0 min, 0.42 USD, and 1 stage nobody has timed yet",
     ]
-    assert status.lines(Status(stages[1:2], "gate", None, [], [], None, 1))[-1] == "cost: not known before the pilots"
+    assert status.lines(Status(stages[1:2], "preflight", None, [], [], None, 1))[-1] == (
+        "cost: not known before the pilots"
+    )
+    report = [StageState("report", STALE, "params.yaml modified", "", 0.0)]
+    assert status.lines(Status(report, "report", None, [], [], 0.0, 0))[-2:] == [
+        "next: report, with `dvc repro` (1 stage to go)",
+        "cost: seconds: what is left asks no service",
+    ]
+
+
+def test_money_is_told_while_all_of_it_is_still_to_come(tmp_path: Path, params: Params) -> None:
+    tree.make(tmp_path, params, n_test=20, until="gate")
+    path = tmp_path / "metrics/feasibility.json"
+    found = json.loads(path.read_text())
+    stages = {"gate", "eval_base", *(f"{kind}@{arm}" for kind in ("train", "eval") for arm in params.arms)}
+    assert status.money(tmp_path, stages) is None  # no price is known
+    write_json(path, {**found, "money": 1.25, "currency": "EUR"})
+    assert status.money(tmp_path, stages) == "1.25 EUR"
+    assert status.money(tmp_path, stages - {"train@rl_gsm8k"}) is None
