@@ -232,12 +232,18 @@ def replace_file(path: str | Path) -> Iterator[Path]:
 
 
 def write_jsonl(path: str | Path, records: Iterable[Any]) -> int:
-    """Write records (or dicts) atomically as canonical JSONL; returns the number of rows."""
+    """Write records (or dicts) atomically as canonical JSONL; returns the number of rows.
+
+    No rows are one blank line: DVC warns of every empty output.
+    """
     rows = 0
-    with replace_file(path) as temporary, jsonlines.open(temporary, "w", dumps=dumps) as writer:
-        for record in records:
-            writer.write(record if isinstance(record, dict) else to_dict(record))
-            rows += 1
+    with replace_file(path) as temporary:
+        with jsonlines.open(temporary, "w", dumps=dumps) as writer:
+            for record in records:
+                writer.write(record if isinstance(record, dict) else to_dict(record))
+                rows += 1
+        if rows == 0:
+            temporary.write_text("\n", encoding="utf-8")
     return rows
 
 

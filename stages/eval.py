@@ -23,7 +23,7 @@ DATA = Path("data")
 def main(arm: str) -> None:
     """Write data/eval/ARM/rows.jsonl and metrics/eval/ARM.json; `base` is the untrained model.
 
-    With eval.repeat, rows_again.jsonl holds a second evaluation of the same checkpoint; otherwise it is empty.
+    With eval.repeat, rows_again.jsonl holds a second evaluation of the same checkpoint; otherwise it has no rows.
     """
     params, began = load(), time.monotonic()
     out, trained = DATA / "eval" / arm, DATA / "train" / arm

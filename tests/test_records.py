@@ -96,3 +96,9 @@ def test_files_get_the_users_own_permissions(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("1")
     assert (tmp_path / "x").stat().st_mode == plain.stat().st_mode
+
+
+def test_no_rows_are_a_file_that_is_not_empty_and_reads_as_none(tmp_path: Path) -> None:
+    assert write_jsonl(tmp_path / "none.jsonl", []) == 0
+    assert (tmp_path / "none.jsonl").read_bytes() == b"\n"
+    assert list(read_jsonl(tmp_path / "none.jsonl", CuratedRow)) == []

@@ -52,11 +52,10 @@ def noise_floor(params: Params, rows: Paired, data: Path) -> dict[str, Any]:
     """
     twice = {}
     for arm in rows.scores:
-        again = data / "eval" / arm / "rows_again.jsonl"
-        if again.is_file() and again.stat().st_size:  # a stage that always declares the file leaves it empty
-            found = flips(
-                list(read_jsonl(data / "eval" / arm / "rows.jsonl", EvalRow)), list(read_jsonl(again, EvalRow))
-            )
+        path = data / "eval" / arm / "rows_again.jsonl"
+        again = list(read_jsonl(path, EvalRow)) if path.is_file() else []
+        if again:  # a stage that always declares the file leaves it without rows
+            found = flips(list(read_jsonl(data / "eval" / arm / "rows.jsonl", EvalRow)), again)
             twice[arm] = found | {"changed_text": len(found["changed_text"])}
     half = hoeffding.half_width(rows.n, 2, params.decision.alpha, 1)
     same = []
