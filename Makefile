@@ -55,8 +55,8 @@ picture: setup ## Picture the report for the README: docs/report.png (needs chro
 serve: setup ## Start the embedded Tinker server on the shipped models
 	@selfgen serve
 
-push: setup ## Push artifacts to the default DVC remote
-	@dvc push
+push: setup ## Push artifacts and the run-cache to the default DVC remote
+	@selfgen push
 
 repair: setup ## Quarantine the tasks that a failed audit flagged
 	@selfgen repair

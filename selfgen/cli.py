@@ -33,6 +33,7 @@ _COMMANDS = {
     "power": "selfgen.decision.cli:power",
     "seeds": "selfgen.decision.cli:seeds",
     "prereg": "selfgen.decision.cli:prereg",
+    "push": "selfgen.sharing:push",
     "spec": "selfgen.decision.cli:spec",
 }
 

@@ -12,6 +12,7 @@ import os
 import re
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -82,6 +83,8 @@ class Sampler:
         if self._client is None:
             try:
                 self._client = self._open_client()
+            except ServiceError:
+                raise
             except Exception as error:
                 raise as_service_error(error, self.name) from None
         return self._client
@@ -217,8 +220,59 @@ class Service:
                     f"{self.base_url}: does not offer {name}; it offers {offered or 'no model'}; edit params"
                 )
 
-    def sampler(self, model: str, tokenizer: str, checkpoint: str | None = None, digest: str | None = None) -> Sampler:
-        """A sampler of a base model, or of the checkpoint at a tinker:// path whose content hash is `digest`."""
+    def holds(self, path: str) -> bool:
+        """Whether the service holds a checkpoint.
+
+        Raises:
+            tinker.APIConnectionError: it does not answer.
+        """
+        import tinker
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)
+                self.client.create_rest_client().get_weights_info_by_tinker_path(path).result()
+        except tinker.APIConnectionError:
+            raise
+        except tinker.TinkerError:
+            return False
+        return True
+
+    def bring_back(self, path: str, model: str, adapter: Path) -> None:
+        """Put the adapter in a PEFT folder where the service once kept it: pulled from a colleague, or expired.
+
+        Raises:
+            ServiceError: a remote service, which takes no weights in; or the embedded one refuses these.
+        """
+        import httpx
+
+        if self.kind != "embedded":
+            raise ServiceError(
+                f"{path}: not on this service (expired, or made elsewhere), and Tinker services take no weights in; "
+                f"`dvc repro --force` trains the arm again, or evaluate {adapter} with an engine that loads PEFT folders"
+            )
+        answer = httpx.put(
+            self.base_url + "/api/v1/selfgen/adapters",
+            params={"path": path, "base_model": model},
+            content=(adapter / "adapter_model.safetensors").read_bytes(),
+            headers={"X-API-Key": self.api_key},
+            timeout=600,
+        )
+        if answer.status_code != 200:
+            raise ServiceError(f"{adapter}: {answer.json()['error']}; run `dvc pull`, or train the arm again")
+
+    def sampler(
+        self,
+        model: str,
+        tokenizer: str,
+        checkpoint: str | None = None,
+        digest: str | None = None,
+        adapter: Path | None = None,
+    ) -> Sampler:
+        """A sampler of a base model, or of the checkpoint at a tinker:// path whose content hash is `digest`.
+
+        `adapter` is a PEFT folder with the same weights, for a service that does not hold the checkpoint.
+        """
         from selfgen.rendering import tokenizer as load_tokenizer
 
         where = "embedded" if self.kind == "embedded" else hashlib.sha256(self.base_url.encode()).hexdigest()[:16]
@@ -231,6 +285,8 @@ class Service:
             if checkpoint is None:
                 opened = self.client.create_sampling_client(base_model=model)
             else:
+                if adapter is not None and not self.holds(checkpoint):
+                    self.bring_back(checkpoint, model, adapter)
                 opened = self.client.create_sampling_client(model_path=checkpoint)
             return opened.result() if hasattr(opened, "result") else opened  # older SDKs answer at once
 

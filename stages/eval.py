@@ -39,7 +39,7 @@ def main(arm: str) -> None:
         open_service(params, [params.model.name]) as service,
         Progress(f"eval {arm}", total, service.cost(params.model.name)) as bar,
     ):
-        sampler = service.sampler(params.model.name, params.model.tokenizer, checkpoint, digest)
+        sampler = service.sampler(params.model.name, params.model.tokenizer, checkpoint, digest, trained / "adapter")
         found = renderer(params.model.renderer, params.model.tokenizer)
 
         def watched(items: list[CuratedRow], repetition: int = 0) -> Iterator[EvalRow]:

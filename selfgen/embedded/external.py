@@ -1,4 +1,5 @@
 """Weights out of the server, in PEFT's format: `save_weights_external`, its download links, and the files behind them.
+And in again: a route of this server's own puts an adapter back under the checkpoint path that it once had.
 
 A link carries its own permission, as a signed URL of object storage does: a client fetches it without the API key. The
 signature covers checkpoint, file and expiry. Files are encrypted with age when the client names recipients.
@@ -6,6 +7,7 @@ signature covers checkpoint, file and expiry. Files are encrypted with age when 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -16,14 +18,17 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI, Request, Response
 
 from selfgen.embedded.errors import RequestError
+from selfgen.embedded.lora import ALPHA, Layout, LoraSpec, digest
 from selfgen.embedded.server import call_id
-from selfgen.embedded.store import iso
+from selfgen.embedded.store import iso, parse
 
 if TYPE_CHECKING:
+    from selfgen.embedded.engine import Engine
     from selfgen.embedded.server import Server
     from selfgen.embedded.sessions import Promise
 
 PREFIX = "/api/v1/external_files/"
+ADAPTERS = "/api/v1/selfgen/adapters"
 LINK_SECONDS = 3600
 FILES = ("adapter_config.json", "adapter_model.safetensors")
 
@@ -85,6 +90,11 @@ def add_routes(app: FastAPI, server: Server, post: Callable[[str, Callable[[dict
         }
         return Response(json.dumps({"urls": links, "expires": iso(expires)}), media_type="application/json")
 
+    @app.put(ADAPTERS)
+    async def bring_back(request: Request, path: str, base_model: str) -> Response:
+        await asyncio.to_thread(restore, server.engine, path, base_model, await request.body())
+        return Response("{}", media_type="application/json")
+
     @app.get(PREFIX + "{run_id}/{name}/{file}")
     async def download(run_id: str, name: str, file: str, expires: int, sign: str) -> Response:
         path = f"tinker://{run_id}/external_weights/{name}"
@@ -99,6 +109,49 @@ def add_routes(app: FastAPI, server: Server, post: Callable[[str, Callable[[dict
             data = save({f"base_model.model.{k}": v for k, v in tensors.items()}, metadata={"format": "pt"})
         recipients = recipients_of(meta)
         return Response(encrypt(data, recipients) if recipients else data, media_type="application/octet-stream")
+
+
+def restore(engine: Engine, path: str, base_model: str, data: bytes) -> None:
+    """Put the tensors of a PEFT adapter (a safetensors file's bytes) into the store as the sampler checkpoint `path`.
+
+    Raises:
+        RequestError: the path is none of a sampler checkpoint, or the bytes are no adapter of this base model.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    run, kind, name = parse(path)
+    if kind != "sampler_weights":
+        raise RequestError(f"{path}: only sampler weights can be brought back; training goes on from a saved state")
+    try:
+        tensors = {key.removeprefix("base_model.model."): value for key, value in load(data).items()}
+    except SafetensorError as error:
+        raise RequestError(f"the body is not a safetensors file: {error}") from None
+    names = " ".join(tensors)
+    spec = LoraSpec(
+        rank=min((min(value.shape) for value in tensors.values()), default=0),
+        seed=0,
+        attn="_attn." in names,
+        mlp=".mlp." in names,
+        unembed="lm_head." in names,
+    )
+    model = engine.model(base_model)
+    layout = Layout.of(model.decoder, spec)
+    if {key: tuple(value.shape) for key, value in tensors.items()} != {m.name: m.shape for m in layout.matrices}:
+        raise RequestError(f"the adapter does not fit {base_model}: its matrices are others, or shaped otherwise")
+    flat = layout.flatten(tensors)
+    meta = {
+        "base_model": model.name,
+        "base_digest": model.digest,
+        "lora": spec.to_json(),
+        "alpha": ALPHA,
+        "digest": digest(flat),
+        "step": 0,
+        "user_metadata": None,
+        "recipients": None,
+    }
+    engine.store.create_run(run, {"base_model": model.name, "lora": spec.to_json(), "user_metadata": None})
+    engine.store.save(run, kind, name, layout.named(flat), meta)
 
 
 def recipients_of(meta: dict[str, Any]) -> list[str]:

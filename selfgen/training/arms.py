@@ -332,30 +332,11 @@ def _prepare(log_dir: Path, service: Service) -> int:
     """Make a killed run's folder fit to resume from; returns the step it resumes at, 0 for a fresh start."""
     results.mend(log_dir)
     rows = [row for row in results.checkpoint_rows(log_dir) if "state_path" in row]
-    if rows and still_there(service, rows[-1]["state_path"]):
+    if rows and service.holds(rows[-1]["state_path"]):
         return int(rows[-1]["batch"])
     shutil.rmtree(log_dir)
     log_dir.mkdir()
     return 0
-
-
-def still_there(service: Service, path: str) -> bool:
-    """Whether the service holds a checkpoint.
-
-    Raises:
-        tinker.APIConnectionError: it does not answer.
-    """
-    import tinker
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            service.client.create_rest_client().get_weights_info_by_tinker_path(path).result()
-    except tinker.APIConnectionError:
-        raise
-    except tinker.TinkerError:
-        return False
-    return True
 
 
 def _count_tokens(service: Service, before: Usage, log_dir: Path) -> None:

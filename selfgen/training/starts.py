@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from selfgen.errors import DataError, ServiceError
 from selfgen.records import read_json, write_json
-from selfgen.training.arms import Start, still_there
+from selfgen.training.arms import Start
 from selfgen.training.checkpoints import export_adapter
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def start_here(params: Params, service: Service, start: Start) -> Start:
     Raises:
         ServiceError: this service makes other weights from the same seed.
     """
-    if still_there(service, start.path):
+    if service.holds(start.path):
         return start
     again = make_start(params, service, start.seed)
     if again.digest != start.digest:

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from selfgen.records import Rollout, Task, read_jsonl
-from tests.e2e.conftest import Checkout
+from tests.support import invalidation
+from tests.support.checkout import Checkout, make_checkout
 
 pytestmark = pytest.mark.slow
 VOLATILE = ("timing.json", "location.json", "provenance.json")
@@ -114,6 +115,61 @@ def test_another_seed_keeps_generation_and_audit(small_run: Checkout) -> None:
         small_run.run("git", "checkout", "-q", "--", "params.yaml")
 
 
+# Read, and without a bearing on any result.
+IDLE = ("service.concurrency", "train.save_every", "budget.")
+
+
+def test_every_stage_reads_the_params_it_declares_and_no_others(small_run: Checkout, reads: Path) -> None:
+    """An undeclared key would leave stale results, a declared and unread one would run a stage for nothing."""
+    for stage in invalidation.stages(small_run.path):
+        if "params.yaml" in stage.deps:
+            continue
+        read = json.loads((reads / f"{stage.name.replace('eval_base', 'eval@base')}.json").read_text())
+        undeclared = {key for key in read if not any(invalidation.touches(key, own, ".") for own in stage.params)}
+        assert not {key for key in undeclared if not key.startswith(IDLE)}, stage.name
+        unread = {own for own in stage.params if not any(invalidation.touches(key, own, ".") for key in read)}
+        if stage.name.startswith("subset@"):  # those that only an arm under the pass-rate rule needs
+            unread = {
+                key for key in unread if not key.startswith(("filter.solve", "train.few_shot", "model.", "service."))
+            }
+        if stage.name == "decide":  # compares what it does not name with the registered plan
+            unread = set()
+        assert not unread, stage.name
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("model.lora_rank", 8), ("train.steps", 1), ("arms.rl_selfgen.reward", "random")]
+)
+def test_dvc_runs_what_the_table_says_for_a_param(small_run: Checkout, key: str, value: object) -> None:
+    path = small_run.path / "params.yaml"
+    before = path.read_text()
+    values = here = yaml.safe_load(before)
+    *outer, last = key.split(".")
+    for part in outer:
+        here = here[part]
+    here[last] = value
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
+    try:
+        changed = json.loads(small_run.dvc("status", "--json").stdout)
+    finally:
+        path.write_text(before)
+    assert set(changed) == invalidation.by_param(key, invalidation.stages(small_run.path))
+
+
+@pytest.mark.parametrize("file", ["selfgen/report/page.py", "selfgen/training/pilot.py", "selfgen/verify/cli.py"])
+def test_dvc_runs_what_the_table_says_for_a_source_file(small_run: Checkout, file: str) -> None:
+    path = small_run.path / file
+    before = path.read_text()
+    path.write_text(before + "\nADDED = 1\n")
+    try:
+        assert ran(small_run.dvc("repro", "code").stdout) == ["code"]
+        changed = json.loads(small_run.dvc("status", "--json").stdout)
+        assert set(changed) == invalidation.by_file(file, invalidation.stages(small_run.path))
+    finally:
+        path.write_text(before)
+        small_run.dvc("repro", "code")
+
+
 def test_a_comment_re_runs_nothing_but_the_hashing(small_run: Checkout) -> None:
     path = small_run.path / "selfgen/training/dataset.py"
     before = path.read_text()
@@ -126,8 +182,6 @@ def test_a_comment_re_runs_nothing_but_the_hashing(small_run: Checkout) -> None:
 
 
 def test_an_unreachable_service_is_one_line_and_writes_nothing(root: Path, tmp_path: Path) -> None:
-    from tests.e2e.conftest import make_checkout
-
     checkout = make_checkout(root, tmp_path / "spec", tmp_path / "cache")
     checkout.selfgen("compose", "scale=spec")
     before = sorted(
