@@ -8,6 +8,7 @@ records give equal bytes.
 from __future__ import annotations
 
 import dataclasses
+import glob
 import json
 import os
 import tempfile
@@ -213,10 +214,16 @@ def _coerce(value: Any, hint: Any, path: Path, line: int, name: str) -> Any:
 
 @contextmanager
 def replace_file(path: str | Path) -> Iterator[Path]:
-    """A temporary name beside `path`, renamed onto it when the block ends well and removed otherwise."""
+    """A temporary name beside `path`, renamed onto it when the block ends well and removed otherwise.
+
+    What a writer killed with -9 left behind is removed by the next one.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        if _writer_is_gone(left):
+            left.unlink(missing_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.{os.getpid()}-", suffix=".tmp")
     os.close(handle)
     temporary = Path(name)
     try:
@@ -229,6 +236,20 @@ def replace_file(path: str | Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _writer_is_gone(temporary: Path) -> bool:
+    """Whether the process whose id stands in a temporary name has ended."""
+    pid = temporary.name.split(".")[-2].partition("-")[0]
+    if not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
 
 
 def write_jsonl(path: str | Path, records: Iterable[Any]) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,6 +72,18 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path) -> Non
         write_jsonl(tmp_path / "rows.jsonl", rows())
     assert (tmp_path / "rows.jsonl").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_one_and_by_no_other(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left = tmp_path / f".rows.jsonl.{gone.pid}-ab_c.tmp"
+    others = [tmp_path / f".rows.jsonl.{os.getpid()}-abc.tmp", tmp_path / f".other.jsonl.{gone.pid}-abc.tmp"]
+    for path in (left, *others):
+        path.write_text("half a r")
+    write_jsonl(tmp_path / "rows.jsonl", [{"a": 1}])
+    assert not left.exists()
+    assert all(path.exists() for path in others)
 
 
 def test_a_missing_file_says_what_to_run(tmp_path: Path) -> None:

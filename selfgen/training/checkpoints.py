@@ -102,7 +102,7 @@ def export_adapter(service: Service, state_path: str, sampler_path: str, folder:
     from tinker_cookbook.exceptions import WeightsDownloadError
 
     folder.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
     try:
         path = sampler_path
         if hasattr(tinker.TrainingClient, "save_weights_external"):

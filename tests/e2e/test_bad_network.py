@@ -18,12 +18,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 VOLATILE = ("timing.json", "location.json", "provenance.json", "feasibility.json")
 
 
-def project(root: Path, folder: Path) -> Path:
+def project(root: Path, folder: Path, *sizes: str) -> Path:
     """A small project whose service is wherever TINKER_BASE_URL says."""
     for name in ("conf", "review", "imports"):
         shutil.copytree(root / name, folder / name)
     (folder / "review/audit_rounds").mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "selfgen.cli", "compose", *SMALL, "service.kind=remote"]
+    command = [sys.executable, "-m", "selfgen.cli", "compose", *SMALL, "service.kind=remote", *sizes]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return folder
 
