@@ -19,6 +19,7 @@ _COMMANDS = {
     "serve": "selfgen.embedded.cli:serve",
     "journal": "selfgen.commands:journal",
     "compose": "selfgen.commands:compose",
+    "check": "selfgen.capabilities:check",
     "status": "selfgen.status:status",
     "report": "selfgen.report.cli:report",
     "show": "selfgen.show:show",

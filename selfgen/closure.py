@@ -24,8 +24,8 @@ PACKAGE = "selfgen"
 SERVER = "selfgen/embedded/child.py"
 # The server's own modules and the shipped models; a remote service runs code of its own.
 SERVER_PACKAGE = Path("selfgen/embedded")
-# What these print is read by people and by no stage.
-SPEAKING = frozenset({Path("selfgen/cli.py"), Path("selfgen/progress.py")})
+# What these print is read by people and by no stage; they may end a run, and change nothing of it.
+SPEAKING = frozenset({Path("selfgen/cli.py"), Path("selfgen/progress.py"), Path("selfgen/capabilities.py")})
 _NOT_CODE = {".py", ".pyc", ".md"}
 
 

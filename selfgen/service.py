@@ -179,20 +179,21 @@ class Service:
         self.usage = Usage()
         self.budget: BudgetParams | None = None
         self.client = tinker.ServiceClient(base_url=base_url, api_key=api_key)
-        self.capabilities = self._capabilities()
+        self.offered = self._offered()
+        self.capabilities = sorted(m.model_name for m in self.offered if m.model_name)
 
-    def _capabilities(self) -> list[str]:
+    def _offered(self) -> list[Any]:
+        """The service's own list of models: the SDK's SupportedModel records."""
         import tinker
 
         try:
             if hasattr(tinker, "RestClient"):
                 client = tinker.RestClient(base_url=self.base_url, api_key=self.api_key)
-                models = client.get_server_capabilities().result().supported_models
-            else:  # SDKs before RestClient
-                models = self.client.get_server_capabilities().supported_models
+                return list(client.get_server_capabilities().result().supported_models)
+            # SDKs before RestClient
+            return list(self.client.get_server_capabilities().supported_models)
         except Exception as error:
             raise as_service_error(error, self.base_url) from None
-        return sorted(m.model_name for m in models if m.model_name)
 
     def cost(self, model: str) -> Callable[[], str] | None:
         """What this process has cost so far at params' price of `model`, as a function for the progress line."""

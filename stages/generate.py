@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from selfgen import manifest
+from selfgen import capabilities, manifest
 from selfgen.cli import run
 from selfgen.params import SAMPLED, load
 from selfgen.progress import Progress
@@ -25,6 +25,8 @@ def main() -> None:
         open_service(params, [params.model.name]) as service,
         Progress("generate", params.generate.n_candidates, service.cost(params.model.name)) as bar,
     ):
+        if service.kind == "remote":
+            capabilities.require(params, service)
         sampler = service.sampler(params.model.name, params.model.tokenizer)
 
         def watched() -> Iterator[Candidate]:

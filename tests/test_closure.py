@@ -162,4 +162,6 @@ def test_data_counts_for_the_modules_that_name_it_or_its_folder(tmp_path: Path) 
 
 
 def test_what_only_speaks_to_the_user_re_runs_nothing(root: Path) -> None:
-    assert not {"selfgen/cli.py", "selfgen/progress.py"} & set(describe("stages/train.py", server=True, root=root))
+    assert not {"selfgen/cli.py", "selfgen/progress.py", "selfgen/capabilities.py"} & set(
+        describe("stages/train.py", server=True, root=root)
+    )

@@ -201,6 +201,8 @@ def create_app(engine: Engine, key: str) -> FastAPI:
 
     @app.api_route("/api/v1/{path:path}", methods=["GET", "POST", "PUT", "DELETE"])
     async def unserved(path: str) -> Response:
-        raise RequestError(f"{path[:100]!r} is outside this server's scope; see docs/embedded-server.md", 404)
+        raise RequestError(
+            f"Not Found: {path[:100]!r} is outside this server's scope; see docs/embedded-server.md", 404
+        )
 
     return app

@@ -36,10 +36,11 @@ class Run:
 
     def start(self, *stages: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.support.service_run", *stages]
-        return subprocess.Popen(command, cwd=self.folder, env=self._environment, stderr=subprocess.DEVNULL)
+        with open(self.folder / "errors.log", "wb") as errors:
+            return subprocess.Popen(command, cwd=self.folder, env=self._environment, stderr=errors)
 
     def finish(self, *stages: str) -> None:
-        assert self.start(*stages).wait(timeout=200) == 0
+        assert self.start(*stages).wait(timeout=200) == 0, (self.folder / "errors.log").read_text()[-3000:]
 
     def killed_after(self, stage: str, deliveries: int, pause: float) -> None:
         """Start a stage; kill it a moment after so many of its samples came."""
@@ -71,7 +72,10 @@ class Run:
 def place(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Run, Run]]:
     """An undisturbed run of both stages, and a project to be killed in, on one server and one address."""
     folder = tmp_path_factory.mktemp("killed")
-    with running_server(["selfgen/policy"], folder / "state", seed=0) as info, FaultyProxy(info.base_url) as proxy:
+    with (
+        running_server(["selfgen/policy", "selfgen/auditor"], folder / "state", seed=0) as info,
+        FaultyProxy(info.base_url) as proxy,
+    ):
         calm, killed = (Run(root, folder / name, proxy, info.api_key) for name in ("calm", "killed"))
         calm.finish("curated", "generate", "filter")
         killed.finish("curated")

@@ -39,6 +39,7 @@ class FaultyProxy:
         self.broken: Counter[str] = Counter()
         self.asked: Counter[str] = Counter()  # sample requests that reached the server, by what they ask for
         self.delivered = 0  # answers of samples that went out whole
+        self.missing: frozenset[str] = frozenset()  # calls that are answered as by a server without them
         self.on_delivered: Callable[[int], None] | None = None
         self._lock = threading.Lock()
         self._samples: dict[str, str] = {}
@@ -97,6 +98,9 @@ class FaultyProxy:
     async def _serve(self, method: str, path: str, raw: bytes, body: bytes, writer: asyncio.StreamWriter) -> bool:
         """One call; False ends the connection."""
         name = path.split("?")[0].removeprefix("/api/v1/")
+        if name in self.missing:
+            writer.write(_answer(404, "Not Found"))
+            return True
         kind, reaches = self._fate(f"{method} {name}")
         if kind == "stall":
             await asyncio.sleep(STALL_SECONDS)
@@ -113,11 +117,7 @@ class FaultyProxy:
             _reset(writer)
             return False
         if kind in ("429", "500", "503"):
-            reason = json.dumps({"detail": f"injected {kind}"})
-            writer.write(
-                f"HTTP/1.1 {kind} Injected\r\ncontent-type: application/json\r\n"
-                f"content-length: {len(reason)}\r\n\r\n{reason}".encode()
-            )
+            writer.write(_answer(int(kind), f"injected {kind}"))
         elif kind == "slow":
             step = max(1, len(answer) // 8)
             for start in range(0, len(answer), step):
@@ -172,6 +172,12 @@ def asked_for(request: dict[str, Any]) -> str:
     """What a sample request asks for, whoever asks."""
     kept = {name: request.get(name) for name in ("prompt", "sampling_params", "num_samples")}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+def _answer(status: int, detail: str) -> bytes:
+    body = json.dumps({"detail": detail})
+    head = f"HTTP/1.1 {status} Injected\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+    return f"{head}\r\n\r\n{body}".encode()
 
 
 def _parse(head: bytes) -> tuple[str, str, dict[str, str]]:
