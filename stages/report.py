@@ -11,7 +11,7 @@ from selfgen.params import load
 
 @click.command()
 def main() -> None:
-    """Write reports/index.html and reports/experiment.json."""
+    """Write reports/index.html, experiment.json, curves.csv and pass_rate.csv."""
     report.build(Path("."), load())
     click.echo("report: reports/index.html")
 

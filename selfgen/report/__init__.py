@@ -16,14 +16,14 @@ __all__ = ["build"]
 
 
 def build(root: Path, params: Params) -> None:
-    """Write reports/index.html and reports/experiment.json under `root` from the finished run that stands there.
+    """Write reports/index.html, experiment.json and the tables of `dvc plots` under `root` from the finished run that stands there.
 
     Raises:
         DataError: an artifact is missing or malformed.
     """
     from selfgen import spec
     from selfgen.records import replace_file, write_json
-    from selfgen.report import page
+    from selfgen.report import page, plots
     from selfgen.report.run import load
 
     run = load(root, params)
@@ -31,3 +31,4 @@ def build(root: Path, params: Params) -> None:
     with replace_file(root / "reports/index.html") as temporary:
         temporary.write_text(page.render(run), encoding="utf-8")
     write_json(root / "reports/experiment.json", plan)
+    plots.write(root, run)
