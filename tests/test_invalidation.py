@@ -139,7 +139,17 @@ MODULES: dict[str, tuple[str, ...]] = {
     # What only a user runs or reads.
     **{
         f"selfgen/{name}.py": ()
-        for name in ("cli", "commands", "progress", "registered", "sharing", "show", "signing", "status")
+        for name in (
+            "capabilities",
+            "cli",
+            "commands",
+            "progress",
+            "registered",
+            "sharing",
+            "show",
+            "signing",
+            "status",
+        )
     },
     "selfgen/export/*": (),
     "selfgen/verify/*": (),
