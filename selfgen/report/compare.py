@@ -72,7 +72,7 @@ def at_revision(root: Path, revision: str) -> Iterator[Run]:
     except FileNotFoundError as error:
         name = str(error).rsplit(": ", 1)[-1].strip("'")
         raise DataError(
-            f"{revision}: {name}: neither in the DVC cache nor in a remote; try `dvc fetch`, or `dvc push` where it ran"
+            f"{revision}: {name}: neither in the DVC cache nor in a remote; try `dvc fetch`, or `dvc push --all-commits` where it ran"
         ) from None
     except DvcException as error:
         raise DataError(f"{revision}: DVC cannot read it: {str(error).splitlines()[0]}; try `dvc fetch`") from None
