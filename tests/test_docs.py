@@ -176,6 +176,11 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}, target
 
 
+def test_every_page_is_linked_from_the_readme() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in text] == []
+
+
 def test_environment_variables_in_the_pages_are_those_of_the_code() -> None:
     def names(paths: list[Path]) -> set[str]:
         return {name for p in paths for name in re.findall(r"\bSELFGEN_[A-Z0-9_]+", p.read_text(encoding="utf-8"))}
