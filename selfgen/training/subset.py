@@ -21,6 +21,7 @@ from selfgen.records import CuratedRow, Problem, Task, read_jsonl
 
 if TYPE_CHECKING:
     from selfgen.params import Params, SolveParams
+    from selfgen.progress import Progress
     from selfgen.service import Sampler
 
 IMPORTS = Path("imports")
@@ -140,6 +141,7 @@ def band(
     renderer: Any,
     solve: SolveParams,
     few_shot: str,
+    progress: Progress | None = None,
 ) -> Iterator[Banded]:
     """The first `n` of `rows` that the base model solves as often as the tasks' rule asks, with their pass counts.
 
@@ -174,7 +176,11 @@ def band(
             return
         row = sent[index]
         correct = sum(grade(completion.text, row.answer).correct for completion in completions)
-        if solve.min_correct <= correct <= solve.max_correct:
+        kept = solve.min_correct <= correct <= solve.max_correct
+        if progress is not None:
+            note = f"yield {(found + kept) / (index + 1):.0%} of {index + 1:,}"
+            progress.update(int(kept), sum(completion.n_tokens for completion in completions), note)
+        if kept:
             found += 1
             yield Banded(row, correct, len(completions))
             if found == n:
@@ -203,10 +209,14 @@ def build(
     """
     own, seed, n = params.arms[arm], params.arm_seed(arm), params.train.problems
     if own.data == "curated_banded":
+        from selfgen.progress import Progress
         from selfgen.rendering import renderer
         from selfgen.service import open_service
 
-        with open_service(params, [params.model.name]) as service:
+        with (
+            open_service(params, [params.model.name]) as service,
+            Progress(f"subset {arm}", n, service.cost(params.model.name)) as bar,
+        ):
             rows = band(
                 curated_order(curated, seed),
                 n,
@@ -214,6 +224,7 @@ def build(
                 renderer=renderer(params.model.renderer, params.model.tokenizer),
                 solve=params.filter.solve,
                 few_shot=params.train.few_shot,
+                progress=bar,
             )
             problems = select(own.data, n, seed, curated=curated, tasks=tasks, banded=rows)
     else:

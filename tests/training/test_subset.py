@@ -6,6 +6,7 @@ import pytest
 
 from selfgen.errors import ParamsError, YieldError
 from selfgen.params import SolveParams
+from selfgen.progress import Progress
 from selfgen.records import Completion, CuratedRow, Task
 from selfgen.training import subset
 
@@ -109,12 +110,12 @@ class Solver:
             yield [Completion(right if k < self.passes[number] else "\\boxed{-1}", 3, "stop") for k in range(8)]
 
 
-def banded(rows, passes, n):
+def banded(rows, passes, n, progress=None):
     from selfgen import rendering
 
     solver = Solver(rows, passes)
     renderer = rendering.renderer("qwen3_instruct", "selfgen/policy")
-    found = subset.band(rows, n, sampler=solver, renderer=renderer, solve=SOLVE, few_shot="none")
+    found = subset.band(rows, n, sampler=solver, renderer=renderer, solve=SOLVE, few_shot="none", progress=progress)
     return list(found), solver
 
 
@@ -123,6 +124,13 @@ def test_the_banded_control_applies_the_tasks_rule_and_stops_asking_when_it_has_
     assert [b.row.id for b in found] == [CURATED[1].id, CURATED[2].id, CURATED[5].id]
     assert [(b.n_correct, b.n_samples) for b in found] == [(1, 8), (6, 8), (3, 8)]
     assert solver.asked == 6
+
+
+def test_the_banded_control_tells_its_yield_while_it_asks():
+    bar = Progress("subset", 3)
+    banded(CURATED, [0, 1, 6, 7, 8, 3, *[2] * 34], 3, bar)
+    assert (bar.done, bar.note) == (3, "yield 50% of 6")
+    assert bar.tokens > 0
 
 
 def test_the_banded_control_says_when_the_set_runs_out():
