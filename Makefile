@@ -11,7 +11,7 @@ export TINKER_TELEMETRY := 0
 STAMP := $(VENV)/.selfgen-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 SCALE ?= embedded
 
-.PHONY: help setup params repro test lint bench report picture serve push pull repair verify clean compat clean-room
+.PHONY: help setup params repro test test-slow lint bench report picture serve push pull repair verify clean compat clean-room
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -33,7 +33,10 @@ repro: setup ## Run the experiment: only what is not up to date
 	@dvc repro
 
 test: setup ## Run the tests
-	@python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not compat" tests/e2e tests
+	@python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not compat and not slow" tests/e2e tests
+
+test-slow: setup ## Run the few longest tests, which make test leaves out
+	@python -m pytest -q -n 2 --dist loadfile -m "slow and not compat" tests
 
 lint: setup ## Check format, style and types
 	@ruff format --check .

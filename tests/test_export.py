@@ -144,7 +144,6 @@ def test_the_environment_package_asks_what_training_asks(found: Source, tmp_path
     assert len(rows) == len(found.tasks)
 
 
-@pytest.mark.slow
 def test_the_environment_package_installs_and_validates_with_verifiers(found: Source, tmp_path: Path) -> None:
     python = os.environ.get("SELFGEN_VERIFIERS_PYTHON")
     if not python:

@@ -18,7 +18,6 @@ import pytest
 from selfgen.curated import standin
 from selfgen.records import Task, read_json, read_jsonl, write_jsonl
 
-pytestmark = pytest.mark.slow
 KEY = "tml-test-key"
 N = 3
 

@@ -36,7 +36,6 @@ def project(folder: Path) -> None:
     (folder / "in.txt").write_text("1", encoding="utf-8")
 
 
-@pytest.mark.slow
 def test_states_follow_dvc_from_not_run_to_done_to_stale(
     tmp_path: Path, params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:

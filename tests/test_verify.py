@@ -22,8 +22,6 @@ from selfgen.verify.files import md5
 from selfgen.verify.run import Run, expect
 from tests.support import artifacts, edits, locking, mutations
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="session")
 def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -10,7 +10,7 @@ from selfgen.embedded.launch import running_server
 from selfgen.embedded.store import Store
 from tests.compat.conftest import MODEL, rows
 
-pytestmark = [pytest.mark.compat, pytest.mark.slow]
+pytestmark = pytest.mark.compat
 SMALL = {"model_name": MODEL, "lora_rank": 4, "max_tokens": 8}
 
 

@@ -15,7 +15,7 @@ from selfgen.embedded.launch import running_server
 from selfgen.embedded.store import Store
 from tests.compat.conftest import MODEL, environment, rows
 
-pytestmark = [pytest.mark.compat, pytest.mark.slow]
+pytestmark = pytest.mark.compat
 STEPS = int(os.environ.get("SELFGEN_RESUME_STEPS", "8"))
 KILLS = int(os.environ.get("SELFGEN_RESUME_KILLS", "2"))
 

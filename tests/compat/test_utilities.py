@@ -9,7 +9,7 @@ import tinker
 import torch
 from tinker import types
 
-pytestmark = [pytest.mark.compat, pytest.mark.slow]
+pytestmark = pytest.mark.compat
 
 
 @pytest.fixture

@@ -98,7 +98,6 @@ def test_spec_compares_a_file_and_fails_where_it_differs(checkout, monkeypatch, 
     assert "is not the plan" in err
 
 
-@pytest.mark.slow
 def test_seeds_are_collected_from_dvc_experiments(tmp_path, root, monkeypatch, capsys):
     folder = tmp_path / "checkout"
     project.make_dvc(folder, root / "params.yaml")

@@ -119,7 +119,6 @@ def test_false_validation_rate_at_the_edge_of_the_null_is_far_below_alpha(discor
     assert validated / draws <= 0.05 / 10  # exactly 0.00153 at discordance 1; 0.0125 would be allowed
 
 
-@pytest.mark.slow
 def test_a_million_items_and_ten_arms_are_decided_within_five_seconds():
     ids = [f"item-{i:07d}" for i in range(1_000_000)]
     rng = np.random.default_rng(0)

@@ -38,9 +38,10 @@ def small_run(root: Path, reads: Path, tmp_path_factory: pytest.TempPathFactory)
     """The pipeline run to its verdict at a small size, by a plan registered before it."""
     checkout = make_checkout(root, tmp_path_factory.mktemp("run") / "check out é", tmp_path_factory.mktemp("cache"))
     checkout.selfgen("compose", *SMALL)
-    checkout.dvc("repro", "curated")
+    traced = replace(checkout, extra={"SELFGEN_TRACE": str(reads), "PYTHONPATH": str(TRACING)})
+    traced.dvc("repro", "curated")
     checkout.selfgen("prereg", "--seed", "0", "--seed", "1")
     checkout.commit("small")
-    replace(checkout, extra={"SELFGEN_TRACE": str(reads), "PYTHONPATH": str(TRACING)}).dvc("repro")
+    traced.dvc("repro")
     checkout.commit("run")
     return checkout

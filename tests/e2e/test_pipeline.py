@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from selfgen.records import Rollout, Task, read_jsonl
+from selfgen.records import Rollout, Task, read_json, read_jsonl
 from tests.support import invalidation
 from tests.support.checkout import Checkout, make_checkout
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.timeout(900)
 VOLATILE = ("timing.json", "location.json", "provenance.json")
 
 
@@ -91,6 +91,7 @@ def test_a_second_repro_runs_nothing_and_status_is_clean(small_run: Checkout) ->
     assert small_run.run("git", "status", "--porcelain").stdout == ""
 
 
+@pytest.mark.slow
 def test_sampling_and_training_again_without_the_journal_gives_the_same_hashes(
     small_run: Checkout, tmp_path: Path
 ) -> None:
@@ -199,3 +200,40 @@ def test_an_unreachable_service_is_one_line_and_writes_nothing(root: Path, tmp_p
     without = checkout.run("env", "-u", "TINKER_API_KEY", "python", "-m", "stages.generate", check=False)
     assert (without.returncode, without.stderr.count("\n")) == (1, 1)
     assert "TINKER_API_KEY is not set" in without.stderr
+
+
+@pytest.mark.slow
+def test_a_failed_audit_is_repaired_topped_up_and_audited_again(small_run: Checkout) -> None:
+    """The auditor is cut off too early to answer, so every audited task is flagged; then it may finish."""
+    path, data = small_run.path / "params.yaml", small_run.path / "data"
+    values = yaml.safe_load(path.read_text())
+    before = [task.id for task in read_jsonl(data / "filter/tasks.jsonl", Task)]
+    sample = values["audit"]["sample"]
+
+    def audit_with(tokens: int) -> None:
+        values["audit"]["max_tokens"] = tokens
+        path.write_text(yaml.safe_dump(values, sort_keys=False))
+
+    try:
+        audit_with(8)
+        refused = small_run.dvc("repro", "gate", check=False)
+        assert refused.returncode != 0
+        assert "the audit failed, so nothing is trained; run `selfgen repair`" in refused.stderr
+        flagged = read_json(data / "audit/audit.json")["flagged"]
+        assert len(flagged) == sample
+        assert f"{sample} tasks quarantined" in small_run.selfgen("repair").stdout
+
+        audit_with(256)
+        passed = small_run.dvc("repro", "gate")
+        assert ran(passed.stdout)[:2] == ["filter", "audit"]
+        assert "gate: passed, training may start" in passed.stdout
+        after = [task.id for task in read_jsonl(data / "filter/tasks.jsonl", Task)]
+        verdict = read_json(data / "audit/audit.json")
+        assert (verdict["passed"], verdict["round"], verdict["sample"]) == (True, 2, sample)
+        assert after[: len(before) - sample] == [id for id in before if id not in flagged]
+        assert len(after) == len(before)
+        assert not set(after) & set(flagged)
+    finally:
+        small_run.run("git", "checkout", "-q", "--", ".")
+        small_run.run("git", "clean", "-fdq", "review")
+        small_run.dvc("checkout")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
 import tinker
 from tinker import types
 
@@ -17,7 +16,6 @@ def outcome(response: types.SampleResponse) -> list:
     return [(list(s.tokens), list(s.logprobs), s.stop_reason) for s in response.sequences]
 
 
-@pytest.mark.slow
 def test_two_hundred_requests_in_two_orders_and_two_processes(client, server, tiny, tmp_path) -> None:
     rng = random.Random(0)
     requests = []

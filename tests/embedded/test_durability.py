@@ -34,7 +34,6 @@ def connect(info) -> tinker.ServiceClient:
     return tinker.ServiceClient(base_url=info.base_url, api_key=info.api_key)
 
 
-@pytest.mark.slow
 def test_acknowledged_checkpoints_survive_kill_9_and_training_resumes(tiny, tmp_path) -> None:
     state = tmp_path / "state"
     paths: list[str] = []
@@ -66,7 +65,6 @@ def test_acknowledged_checkpoints_survive_kill_9_and_training_resumes(tiny, tmp_
         assert [step(client) for _ in range(9)] == losses
 
 
-@pytest.mark.slow
 def test_two_servers_share_a_state_folder(tiny, tmp_path) -> None:
     with running_server([str(tiny)], tmp_path, seed=0) as one, running_server([str(tiny)], tmp_path, seed=0) as two:
         client = connect(one).create_lora_training_client(str(tiny), rank=4, seed=0).result()
@@ -116,8 +114,8 @@ with running_server([{str(tiny)!r}], Path({str(tmp_path)!r}), seed=0) as info:
         time.sleep(0.05)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_memory_is_flat_over_a_thousand_requests(tiny, tmp_path) -> None:
     with running_server([str(tiny)], tmp_path, seed=0) as info:
         service = connect(info)

@@ -107,7 +107,6 @@ def test_the_chat_template_gives_the_renderers_tokens():
     assert tokenizer("policy").encode(text, add_special_tokens=False) == prompt("policy", "Tom has 3 pens.", "standard")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("few_shot", ["standard", "none"])
 def test_the_auditor_solves_test_problems_that_it_never_saw(few_shot):
     rows = standin.build(0, 40)["test"]
@@ -116,7 +115,6 @@ def test_the_auditor_solves_test_problems_that_it_never_saw(few_shot):
     assert right >= 39
 
 
-@pytest.mark.slow
 def test_the_policy_is_careless_about_half_the_time_but_not_unable():
     rows = standin.build(0, 40)["test"]
     said = greedy("policy", [prompt("policy", r.question, "standard") for r in rows], 120)
@@ -124,7 +122,6 @@ def test_the_policy_is_careless_about_half_the_time_but_not_unable():
     assert 0.25 * len(rows) <= right <= 0.85 * len(rows)
 
 
-@pytest.mark.slow
 def test_proposals_parse_and_are_not_redraws_of_a_handful():
     import torch
 

@@ -9,7 +9,7 @@ import pytest
 from tests.report import browser, tree
 
 REASON = browser.missing()
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(REASON is not None, reason=REASON or "")]
+pytestmark = pytest.mark.skipif(REASON is not None, reason=REASON or "")
 
 # Every element that holds text of its own and is shown: its colour (or fill) against the nearest painted background.
 CONTRAST = """

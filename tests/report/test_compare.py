@@ -74,7 +74,6 @@ def test_a_stopped_run_can_stand_beside_a_finished_one(runs: tuple[Run, Run], tm
     assert ">Stopped<" in page
 
 
-@pytest.mark.slow
 def test_a_revision_is_read_through_dvc_and_the_working_tree_stays(
     first: Path, second: tuple[Path, Params], params: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -188,7 +188,6 @@ def test_markdown_tables_survive_pipes_and_tags(root: Path) -> None:
     assert "\n\n\n" not in text
 
 
-@pytest.mark.slow
 def test_at_spec_size_the_page_stays_under_5_mb(tmp_path: Path, root: Path) -> None:
     arms = {"rl_gsm8k": {"data": "curated"}, "rl_selfgen": {"data": "tasks"},
             "rl_random_reward": {"data": "tasks", "reward": "random"}}  # fmt: skip

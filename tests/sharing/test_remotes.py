@@ -18,8 +18,6 @@ import pytest
 from tests.sharing.conftest import Remote
 from tests.support.checkout import Checkout
 
-pytestmark = pytest.mark.slow
-
 
 def ran(output: str) -> list[str]:
     """Names of the stages that a `dvc repro` ran."""

@@ -16,7 +16,6 @@ PROGRAMS = 20_000
 PARTS = 4
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_arithmetic_programs_agree_with_cpython(part: int) -> None:

@@ -133,7 +133,6 @@ def test_without_measure_the_command_explains_the_hits_of_a_task_file(tmp_path: 
     assert '"exact": 1' in done.output
 
 
-@pytest.mark.slow
 def test_recall_on_gsm8k_stays_what_the_docs_say(gsm8k_dir: Path):
     train = [json.loads(line)["question"] for line in (gsm8k_dir / "train.jsonl").open()]
     test = [json.loads(line)["question"] for line in (gsm8k_dir / "test.jsonl").open()]

@@ -145,7 +145,6 @@ def test_programs_that_shadow_builtins_still_get_their_answer(sandbox: Sandbox) 
 # Attacks.
 
 
-@pytest.mark.slow
 def test_every_attack_ends_in_time_with_a_classified_outcome_and_leaves_the_caller_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,7 +353,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
 def test_forked_children_neither_hang_nor_disturb_their_parent(tmp_path: Path) -> None:
     script = tmp_path / "forking.py"
     script.write_text(FORKING)

@@ -23,8 +23,6 @@ from selfgen.service import Service, state_dir
 from selfgen.training import arms, preflight, results
 from tests.training.conftest import make_params
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def coin(tiny):

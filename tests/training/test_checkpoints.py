@@ -65,7 +65,6 @@ def test_a_damaged_adapter_is_an_error_with_its_name(damage, tmp_path):
         checkpoints.adapter_digest(tmp_path)
 
 
-@pytest.mark.slow
 def test_an_exported_adapter_loads_in_peft_and_computes_what_the_server_computes(tiny, small, service, tmp_path):
     import peft
     import torch
@@ -88,7 +87,6 @@ def test_an_exported_adapter_loads_in_peft_and_computes_what_the_server_computes
         assert torch.allclose(found, torch.tensor(expected), atol=1e-3)
 
 
-@pytest.mark.slow
 def test_a_checkpoint_that_the_service_lacks_is_one_line(service, tmp_path):
     with pytest.raises(ServiceError, match="does not hand out the weights"):
         checkpoints.export_adapter(service, "tinker://gone:train:0/weights/x", "", tmp_path / "adapter")

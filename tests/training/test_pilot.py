@@ -7,8 +7,6 @@ import pytest
 from selfgen.records import CuratedRow, read_json
 from selfgen.training import pilot, preflight
 
-pytestmark = pytest.mark.slow
-
 TEST = [CuratedRow(f"t-{i}", f"What is {i} + {i}?", "", str(2 * i)) for i in range(5)]
 
 

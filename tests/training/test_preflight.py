@@ -12,8 +12,6 @@ from selfgen.training import preflight
 from selfgen.training.arms import Start
 from selfgen.training.sent import Sent, mismatches
 
-pytestmark = pytest.mark.slow
-
 
 def named(found, name):
     """The check called `name`, or name[seed]."""

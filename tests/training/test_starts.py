@@ -13,8 +13,6 @@ from selfgen.params import Params
 from selfgen.service import SampleRequest, Service
 from selfgen.training import arms, checkpoints, preflight, starts
 
-pytestmark = pytest.mark.slow
-
 
 def test_each_arm_reads_its_own_start(tmp_path: Path) -> None:
     found = {0: arms.Start(0, "tinker://a", "aa"), 7: arms.Start(7, "tinker://b", "bb")}
