@@ -70,5 +70,8 @@ verify: setup ## Recompute every published claim from the artifacts alone
 pull: setup ## Pull artifacts from the default DVC remote
 	@dvc pull
 
+clean-room: ## Everything from nothing in a temporary folder: environment, run, tests, share, verify elsewhere
+	@PYTHON="$(PYTHON)" tools/clean_room.sh
+
 clean: ## Remove the environment and caches of this checkout; data and results stay
 	@rm -rf $(VENV) *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -9,7 +9,7 @@ failed gate always exists.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,29 +19,47 @@ from selfgen.manifest import sha256_file
 from selfgen.params import Bound
 from selfgen.records import CuratedRow, Rollout, Task, read_json, read_jsonl, write_json
 
-TREATMENT_FRACTION = "treatment_fraction_batches_from_generated_set"
-BASELINE_FRACTION = "baseline_fraction_batches_from_gsm8k_train"
-MIXED_GROUPS = "selfgen_frac_groups_nonzero_reward_variance_pilot"
-MEAN_REWARD = "selfgen_mean_train_reward_pilot"
-OVERLAPS = "generated_eval_exact_overlaps"
-
 TREATMENT, BASELINE = "rl_selfgen", "rl_gsm8k"
 FAILED = "review/failed_gates"
+TASKS, TRAIN, TEST = "data/filter/tasks.jsonl", "data/curated/train.jsonl", "data/curated/test.jsonl"
+PILOT = {arm: f"data/pilot/{arm}/rollouts.jsonl" for arm in (TREATMENT, BASELINE)}
 
-_MEASURES = {
-    TREATMENT_FRACTION: f"share of {TREATMENT} training problems whose ids are in the audited generated manifest",
-    BASELINE_FRACTION: f"share of {BASELINE} training problems whose ids are in the curated train manifest",
-    MIXED_GROUPS: f"share of {TREATMENT} groups in the pilot steps with mixed rewards",
-    MEAN_REWARD: f"mean reward on {TREATMENT} pilot steps",
-    OVERLAPS: "normalised exact matches between accepted tasks and the evaluation questions",
-}
-_ADVICE = {
-    TREATMENT_FRACTION: "the arm did not train on the audited tasks: re-run its pilot with `dvc repro`",
-    BASELINE_FRACTION: "the arm did not train on the curated train set: re-run its pilot with `dvc repro`",
-    MIXED_GROUPS: "too few groups give an advantage: narrow filter.solve to harder or easier tasks",
-    MEAN_REWARD: "tasks are too easy or too hard for the model: narrow filter.solve",
-    OVERLAPS: "evaluation questions are in the training set: run `selfgen repair`, then `dvc repro`",
-}
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a check may look at: the two arms' pilot rollouts, and ids and rows of the sets they should come from."""
+
+    treatment: Sequence[Rollout]
+    baseline: Sequence[Rollout]
+    task_ids: Collection[str]
+    curated_ids: Collection[str]
+    overlaps: int
+    tasks: Sequence[Task] = ()
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A check's function, in words what it measures, what to do when it fails, and the files it is computed from."""
+
+    function: Callable[[Evidence], float]
+    measures: str
+    advice: str
+    source: tuple[str, ...]
+
+
+CHECKS: dict[str, Measure] = {}
+
+
+def check(
+    measures: str, advice: str, *source: str
+) -> Callable[[Callable[[Evidence], float]], Callable[[Evidence], float]]:
+    """Make a function an activation check under its own name; an entry of `params.gate` bounds it and switches it on."""
+
+    def enter(function: Callable[[Evidence], float]) -> Callable[[Evidence], float]:
+        CHECKS[function.__name__] = Measure(function, measures, advice, source)
+        return function
+
+    return enter
 
 
 @dataclass(frozen=True)
@@ -95,7 +113,7 @@ class GateReport:
         """One line a failure: what was measured, what was allowed, what to do next. Requirements come first."""
         lines = [f"{need.name}: {need.detail}; {need.advice}" for need in self.requirements if not need.passed]
         lines += [
-            f"{check.metric} is {check.value:.4g}, allowed {_interval(check)}; {_ADVICE[check.metric]}"
+            f"{check.metric} is {check.value:.4g}, allowed {_interval(check)}; {CHECKS[check.metric].advice}"
             for check in self.checks
             if not check.passed
         ]
@@ -169,43 +187,73 @@ def mean_reward(rollouts: Iterable[Rollout]) -> float:
     return sum(rewards) / len(rewards) if rewards else 0.0
 
 
-def evaluate(
-    bounds: Mapping[str, Bound],
-    *,
-    treatment: Sequence[Rollout],
-    baseline: Sequence[Rollout],
-    task_ids: Collection[str],
-    curated_ids: Collection[str],
-    overlaps: int,
-    requirements: Iterable[Requirement] = (),
-    sources: Mapping[str, tuple[str, ...]] | None = None,
-) -> GateReport:
-    """The five checks against `bounds` (`params.gate`).
+@check(
+    f"share of {TREATMENT} training problems whose ids are in the audited generated manifest",
+    "the arm did not train on the audited tasks: re-run its pilot with `dvc repro`",
+    PILOT[TREATMENT],
+    TASKS,
+)
+def treatment_fraction_batches_from_generated_set(found: Evidence) -> float:
+    return fraction_from(found.treatment, found.task_ids)
 
-    Args:
-        treatment, baseline: the two arms' pilot rollouts.
-        task_ids: ids of the audited set; `curated_ids`: of the curated train set.
-        overlaps: accepted tasks that equal an evaluation question after normalisation.
+
+@check(
+    f"share of {BASELINE} training problems whose ids are in the curated train manifest",
+    "the arm did not train on the curated train set: re-run its pilot with `dvc repro`",
+    PILOT[BASELINE],
+    TRAIN,
+)
+def baseline_fraction_batches_from_gsm8k_train(found: Evidence) -> float:
+    return fraction_from(found.baseline, found.curated_ids)
+
+
+@check(
+    f"share of {TREATMENT} groups in the pilot steps with mixed rewards",
+    "too few groups give an advantage: narrow filter.solve to harder or easier tasks",
+    PILOT[TREATMENT],
+)
+def selfgen_frac_groups_nonzero_reward_variance_pilot(found: Evidence) -> float:
+    return mixed_fraction(found.treatment)
+
+
+@check(
+    f"mean reward on {TREATMENT} pilot steps",
+    "tasks are too easy or too hard for the model: narrow filter.solve",
+    PILOT[TREATMENT],
+)
+def selfgen_mean_train_reward_pilot(found: Evidence) -> float:
+    return mean_reward(found.treatment)
+
+
+@check(
+    "normalised exact matches between accepted tasks and the evaluation questions",
+    "evaluation questions are in the training set: run `selfgen repair`, then `dvc repro`",
+    TASKS,
+    TEST,
+)
+def generated_eval_exact_overlaps(found: Evidence) -> float:
+    return float(found.overlaps)
+
+
+REGISTERED = tuple(CHECKS)
+"""The five checks of the registered plan, which no params may leave out."""
+
+
+def evaluate(bounds: Mapping[str, Bound], evidence: Evidence, requirements: Iterable[Requirement] = ()) -> GateReport:
+    """The checks that `bounds` (`params.gate`) names.
 
     Raises:
-        ParamsError: `bounds` lacks one of the five metrics or names another.
+        ParamsError: `bounds` lacks one of the five registered metrics, or names one that no check measures.
     """
-    values = {
-        TREATMENT_FRACTION: fraction_from(treatment, task_ids),
-        BASELINE_FRACTION: fraction_from(baseline, curated_ids),
-        MIXED_GROUPS: mixed_fraction(treatment),
-        MEAN_REWARD: mean_reward(treatment),
-        OVERLAPS: float(overlaps),
-    }
-    for name in sorted(values.keys() ^ bounds.keys()):
-        problem = "missing" if name in values else "unknown metric"
-        raise ParamsError(f"params.yaml: gate.{name}: {problem}; the five metrics are {', '.join(values)}")
+    for name in (*(n for n in REGISTERED if n not in bounds), *(n for n in bounds if n not in CHECKS)):
+        problem = "unknown metric" if name in bounds else "missing"
+        raise ParamsError(f"params.yaml: gate.{name}: {problem}; the metrics are {', '.join(CHECKS)}")
     checks = []
-    for metric, value in values.items():
-        low, high = bounds[metric].min, bounds[metric].max
-        passed = (low is None or value >= low) and (high is None or value <= high)
-        source = (sources or {}).get(metric, ())
-        checks.append(Check(metric, _MEASURES[metric], value, low, high, passed, source))
+    for metric, own in CHECKS.items():
+        if metric in bounds:
+            value, low, high = own.function(evidence), bounds[metric].min, bounds[metric].max
+            passed = (low is None or value >= low) and (high is None or value <= high)
+            checks.append(Check(metric, own.measures, value, low, high, passed, own.source))
     return GateReport(tuple(checks), tuple(requirements))
 
 
@@ -220,24 +268,16 @@ def from_files(bounds: Mapping[str, Bound], root: str | Path = ".") -> GateRepor
     tasks = list(read_jsonl(data / "filter/tasks.jsonl", Task))
     train = {row.id for row in read_jsonl(data / "curated/train.jsonl", CuratedRow)}
     index = OverlapIndex.build(read_jsonl(data / "curated/test.jsonl", CuratedRow))
-    pilots = {arm: list(read_jsonl(data / f"pilot/{arm}/rollouts.jsonl", Rollout)) for arm in (TREATMENT, BASELINE)}
-    rollouts = {arm: f"data/pilot/{arm}/rollouts.jsonl" for arm in pilots}
-    return evaluate(
-        bounds,
+    pilots = {arm: list(read_jsonl(Path(root) / path, Rollout)) for arm, path in PILOT.items()}
+    evidence = Evidence(
         treatment=pilots[TREATMENT],
         baseline=pilots[BASELINE],
         task_ids={task.id for task in tasks},
         curated_ids=train,
         overlaps=sum(index.exact(task.problem) is not None for task in tasks),
-        requirements=requirements(root),
-        sources={
-            TREATMENT_FRACTION: (rollouts[TREATMENT], "data/filter/tasks.jsonl"),
-            BASELINE_FRACTION: (rollouts[BASELINE], "data/curated/train.jsonl"),
-            MIXED_GROUPS: (rollouts[TREATMENT],),
-            MEAN_REWARD: (rollouts[TREATMENT],),
-            OVERLAPS: ("data/filter/tasks.jsonl", "data/curated/test.jsonl"),
-        },
+        tasks=tasks,
     )
+    return evaluate(bounds, evidence, requirements(root))
 
 
 def requirements(root: str | Path = ".") -> tuple[Requirement, ...]:

@@ -13,12 +13,17 @@ from selfgen.errors import GateError, ParamsError
 from selfgen.params import Bound
 from selfgen.records import Rollout
 
+TREATMENT_FRACTION = "treatment_fraction_batches_from_generated_set"
+BASELINE_FRACTION = "baseline_fraction_batches_from_gsm8k_train"
+MIXED_GROUPS = "selfgen_frac_groups_nonzero_reward_variance_pilot"
+MEAN_REWARD = "selfgen_mean_train_reward_pilot"
+OVERLAPS = "generated_eval_exact_overlaps"
 BOUNDS = {
-    gates.TREATMENT_FRACTION: Bound(min=1.0, max=1.0),
-    gates.BASELINE_FRACTION: Bound(min=1.0, max=1.0),
-    gates.MIXED_GROUPS: Bound(min=0.3),
-    gates.MEAN_REWARD: Bound(min=0.15, max=0.85),
-    gates.OVERLAPS: Bound(min=0.0, max=0.0),
+    TREATMENT_FRACTION: Bound(min=1.0, max=1.0),
+    BASELINE_FRACTION: Bound(min=1.0, max=1.0),
+    MIXED_GROUPS: Bound(min=0.3),
+    MEAN_REWARD: Bound(min=0.15, max=0.85),
+    OVERLAPS: Bound(min=0.0, max=0.0),
 }
 
 
@@ -44,18 +49,20 @@ AUDIT = gates.Requirement("audit", True, "0 label errors", "data/audit/audit.jso
 
 
 def evaluate(**changes: object) -> gates.GateReport:
-    return gates.evaluate(BOUNDS, **{**GOOD, "requirements": [AUDIT], **changes})
+    values = {**GOOD, "requirements": [AUDIT], **changes}
+    needed = values.pop("requirements")
+    return gates.evaluate(BOUNDS, gates.Evidence(**values), needed)
 
 
 def test_values_are_what_was_recorded() -> None:
     report = evaluate()
     assert report.passed
     assert report.metrics() == {
-        gates.TREATMENT_FRACTION: 1.0,
-        gates.BASELINE_FRACTION: 1.0,
-        gates.MIXED_GROUPS: 0.5,
-        gates.MEAN_REWARD: 0.5,
-        gates.OVERLAPS: 0.0,
+        TREATMENT_FRACTION: 1.0,
+        BASELINE_FRACTION: 1.0,
+        MIXED_GROUPS: 0.5,
+        MEAN_REWARD: 0.5,
+        OVERLAPS: 0.0,
         "passed": True,
     }
     report.raise_if_failed()
@@ -63,21 +70,23 @@ def test_values_are_what_was_recorded() -> None:
 
 def test_metric_names_and_bounds_are_the_registered_ones(spec_json) -> None:
     registered = json.loads(spec_json.read_text())["activation_gate"]["checks"]
-    assert [check["metric"] for check in registered] == list(gates.evaluate(BOUNDS, **GOOD).metrics())[:5]
+    assert [check["metric"] for check in registered] == list(gates.evaluate(BOUNDS, gates.Evidence(**GOOD)).metrics())[
+        :5
+    ]
     for check in registered:
         assert (BOUNDS[check["metric"]].min, BOUNDS[check["metric"]].max) == (check.get("min"), check.get("max"))
 
 
 FAILING = [
-    (gates.TREATMENT_FRACTION, {"task_ids": {"task-0", "task-1", "task-2"}}, 0.75, "re-run its pilot"),
-    (gates.BASELINE_FRACTION, {"curated_ids": {"row-0"}}, 0.25, "re-run its pilot"),
-    (gates.MIXED_GROUPS, {"treatment": rollouts("task", [[1.0, 1.0], [0.0, 0.0], [1.0, 1.0], [0.0, 1.0]])}, 0.25,
+    (TREATMENT_FRACTION, {"task_ids": {"task-0", "task-1", "task-2"}}, 0.75, "re-run its pilot"),
+    (BASELINE_FRACTION, {"curated_ids": {"row-0"}}, 0.25, "re-run its pilot"),
+    (MIXED_GROUPS, {"treatment": rollouts("task", [[1.0, 1.0], [0.0, 0.0], [1.0, 1.0], [0.0, 1.0]])}, 0.25,
      "too few groups"),
-    (gates.MEAN_REWARD, {"treatment": rollouts("task", [[0.0, 0.4], [0.0, 0.0], [0.0, 0.2], [0.0, 0.0]])}, 0.075,
+    (MEAN_REWARD, {"treatment": rollouts("task", [[0.0, 0.4], [0.0, 0.0], [0.0, 0.2], [0.0, 0.0]])}, 0.075,
      "too easy or too hard"),
-    (gates.MEAN_REWARD, {"treatment": rollouts("task", [[0.9, 1.0], [1.0, 1.0], [0.8, 1.0], [1.0, 1.0]])}, 0.9625,
+    (MEAN_REWARD, {"treatment": rollouts("task", [[0.9, 1.0], [1.0, 1.0], [0.8, 1.0], [1.0, 1.0]])}, 0.9625,
      "too easy or too hard"),
-    (gates.OVERLAPS, {"overlaps": 1}, 1.0, "selfgen repair"),
+    (OVERLAPS, {"overlaps": 1}, 1.0, "selfgen repair"),
 ]  # fmt: skip
 
 
@@ -99,7 +108,7 @@ def test_each_check_fails_alone_and_says_what_to_do(metric: str, changes: dict, 
 @pytest.mark.parametrize("edge", [0.15, 0.85])
 def test_bounds_are_inclusive(edge: float) -> None:
     report = evaluate(treatment=rollouts("task", [[edge, edge], [edge, edge], [edge, edge]]))
-    assert next(c for c in report.checks if c.metric == gates.MEAN_REWARD).passed
+    assert next(c for c in report.checks if c.metric == MEAN_REWARD).passed
 
 
 def test_nothing_trained_fails_rather_than_passes() -> None:
@@ -115,11 +124,11 @@ def test_a_failed_requirement_stops_the_run_first() -> None:
 
 
 def test_every_metric_needs_a_bound_and_no_other_has_one() -> None:
-    missing = {k: v for k, v in BOUNDS.items() if k != gates.MEAN_REWARD}
-    with pytest.raises(ParamsError, match=f"gate.{gates.MEAN_REWARD}: missing"):
-        gates.evaluate(missing, **GOOD)
+    missing = {k: v for k, v in BOUNDS.items() if k != MEAN_REWARD}
+    with pytest.raises(ParamsError, match=f"gate.{MEAN_REWARD}: missing"):
+        gates.evaluate(missing, gates.Evidence(**GOOD))
     with pytest.raises(ParamsError, match=r"gate\.my_metric: unknown"):
-        gates.evaluate(BOUNDS | {"my_metric": Bound()}, **GOOD)
+        gates.evaluate(BOUNDS | {"my_metric": Bound()}, gates.Evidence(**GOOD))
 
 
 def test_a_group_is_mixed_by_reward_not_by_correctness() -> None:

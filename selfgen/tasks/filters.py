@@ -1,6 +1,6 @@
 """The rules fixed before training, cheapest first; the base model's own samples are asked for survivors only.
 
-A rule is one function `(Labelled, Context) -> Rejection | None` in `RULES`, with its reason in reasons.py: to add
+A rule is one function `(Labelled, Context) -> Rejection | None` under `@rule`, with its reason in reasons.py: to add
 one, add both. `run` streams: memory is flat in the number of candidates, rows come out in generation order, and
 it stops at the first candidate that fills the set, so the rows do not depend on how far ahead samples were asked.
 """
@@ -69,6 +69,16 @@ def word_count(problem: str) -> int:
     return sum(any(ch.isalnum() for ch in piece) for piece in problem.split())
 
 
+RULES: list[Rule] = []
+
+
+def rule(function: Rule) -> Rule:
+    """Make a function one of RULES, asked in the order of definition."""
+    RULES.append(function)
+    return function
+
+
+@rule
 def answer_in_text(row: Labelled, context: Context) -> Rejection | None:
     """The label stands in the problem, in any spelling of numberwords.py, as a number of its own."""
     folded = fold(row.problem)
@@ -81,6 +91,7 @@ def answer_in_text(row: Labelled, context: Context) -> Rejection | None:
     return None
 
 
+@rule
 def length(row: Labelled, context: Context) -> Rejection | None:
     """Within min_words and max_words, both included."""
     words, rules = word_count(row.problem), context.rules
@@ -91,12 +102,14 @@ def length(row: Labelled, context: Context) -> Rejection | None:
     return None
 
 
+@rule
 def quarantined(row: Labelled, context: Context) -> Rejection | None:
     """An audit set this very task aside."""
     own = task_id(row.problem, row.label)
     return reject(row, "quarantined", own) if own in context.quarantined else None
 
 
+@rule
 def overlaps(row: Labelled, context: Context) -> Rejection | None:
     """One of the rejecting detectors hits a curated question; strict detectors are asked first."""
     for detector in DETECTORS:
@@ -107,6 +120,7 @@ def overlaps(row: Labelled, context: Context) -> Rejection | None:
     return None
 
 
+@rule
 def duplicate(row: Labelled, context: Context) -> Rejection | None:
     """The task is already in the set: the same text and label always, the same normal form when `self` rejects."""
     own = task_id(row.problem, row.label)
@@ -115,9 +129,6 @@ def duplicate(row: Labelled, context: Context) -> Rejection | None:
     if "self" in context.rules.decontaminate.reject and text_key(row.problem) in context.accepted_texts:
         return reject(row, "duplicate", "same text after normalisation as an accepted task")
     return None
-
-
-RULES: tuple[Rule, ...] = (answer_in_text, length, quarantined, overlaps, duplicate)
 
 
 def pass_rate(row: Labelled, correct: int, solutions: Sequence[str], rules: FilterParams) -> Task | Rejection:
@@ -142,8 +153,8 @@ def pass_rate(row: Labelled, correct: int, solutions: Sequence[str], rules: Filt
 
 def first_rejection(row: Labelled, context: Context) -> Rejection | None:
     """The objection of the first of RULES that has one, or None."""
-    for rule in RULES:
-        rejection = rule(row, context)
+    for objects in RULES:
+        rejection = objects(row, context)
         if rejection is not None:
             return rejection
     return None

@@ -67,6 +67,13 @@ class Checkout:
         self.run("git", "config", "user.name", "t")
         self.run("git", "config", "user.email", "t@example.com")
 
+    def branch_off(self, path: Path) -> Checkout:
+        """A clone that shares this checkout's DVC cache, with all artifacts in place."""
+        found = self.clone(path)
+        found.dvc("cache", "dir", "--local", str(self.path / ".dvc/cache"))
+        found.dvc("checkout")
+        return found
+
     def clone(self, path: Path, cache: Path | None = None, **extra: str) -> Checkout:
         """A git clone in `path`, without artifacts; its selfgen cache is `cache`, or an empty one beside it."""
         self.run("git", "clone", "-q", str(self.path), str(path))
@@ -101,9 +108,14 @@ def make_checkout(root: Path, path: Path, cache: Path) -> Checkout:
 
 
 def publish(root: Path, path: Path, cache: Path) -> Checkout:
-    """A checkout with a complete run that DVC has recorded and cached, made in seconds and without any service."""
+    """A checkout with a complete run that DVC has recorded and cached, made in seconds and without any service.
+
+    Its conf/ composes the params of that run, so that `dvc exp run -S` changes what it names and nothing else.
+    """
     checkout = make_checkout(root, path, cache)
     artifacts.build(path)
+    shutil.rmtree(path / "conf/scale")
+    shutil.copy2(path / "params.yaml", path / "conf/config.yaml")
     checkout.run(sys.executable, "-m", "stages.code")
     checkout.run(sys.executable, "-m", "stages.report")
     checkout.dvc("commit", "--force")
