@@ -181,6 +181,18 @@ def better_answer(found: list[Row]) -> None:
     row |= {"completion": f"\\boxed{{{row['answer']}}}", "extracted": row["answer"], "correct": True}
 
 
+def second_evaluation(root: Path) -> None:
+    """A completion of the second evaluation is another one; where there was none, the first one's rows are called it."""
+    found = rows(root, f"data/eval/{BASELINE}/rows_again.jsonl") or rows(root, _eval(BASELINE))
+    found[4]["completion"] = "\\boxed{-98}"
+    write_jsonl(root / f"data/eval/{BASELINE}/rows_again.jsonl", found)
+
+
+def noisier(value: Any) -> None:
+    """Greedy decoding flips more answers than were seen to flip."""
+    value["noise_floor"]["evaluated_twice"]["base"] = {"n": 4, "flip_rate": 0.5, "net": 0.0}
+
+
 def hide_second_grader(value: Any) -> None:
     """A completion that both graders call wrong is counted as right by both."""
     found = value[TREATMENT]
@@ -283,9 +295,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation("weight edited in params", edit_params(assign("decision.criteria.1.weights.base", -1.5)), results.verdict),
     Mutation("published verdict edited", edit_json("metrics/decision.json", assign("verdict", "proven")), results.verdict),
     Mutation("sensitivity analysis edited", edit_json("data/decide/decision.json", assign("sensitivity.criteria.0.estimate", 0.9)), results.sensitivity),
-    Mutation("second evaluation's completion edited", edit_rows(f"data/eval/{BASELINE}/rows_again.jsonl", put(4, "completion", "\\boxed{-98}")), results.items),
-    Mutation("second evaluation left out", empty(f"data/eval/{BASELINE}/rows_again.jsonl"), results.items),
-    Mutation("flip rate edited", edit_json("data/decide/decision.json", assign("noise_floor.evaluated_twice.base.flip_rate", 0.5)), results.sensitivity),
+    Mutation("second evaluation's completion edited", second_evaluation, results.items),
+    Mutation("flip rate edited", edit_json("data/decide/decision.json", noisier), results.sensitivity),
     Mutation("graders' disagreement hidden", edit_json(results.GRADERS, hide_second_grader), results.graders),
     Mutation("graders' agreement metric edited", edit_json("metrics/decision.json", assign("graders_agree.base", 0.5)), results.graders),
     Mutation("deviation from the plan hidden", edit_json("reports/experiment.json", lambda v: v["deviations"].pop()), results.report),

@@ -161,6 +161,7 @@ given = json.loads((folder / "given.json").read_text())
 from selfgen import params
 from selfgen.service import open_service
 from selfgen.training import arms
+from selfgen.records import Problem
 
 def on_step(sent):
     if sent.step == 1:
