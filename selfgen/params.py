@@ -83,8 +83,28 @@ class CuratedParams(_Model):
     sha256: Sha256Pins = Sha256Pins()
     n_train: Positive | None = None
     n_test: Positive | None = None
-    n_transfer: Count = 0
     seed: int | None = None
+
+
+class TransferParams(_Model):
+    """A set evaluated beside the test set, never deciding: a Hub id, a folder, a JSON lines file, or `standin`.
+
+    `question` may name several fields, which are joined; `items` keeps the first rows, `sha256` pins the canonical ones.
+    """
+
+    source: str
+    config: str | None = None
+    revision: str | None = None
+    split: str = "test"
+    question: str | tuple[str, ...] = "question"
+    answer: str = "answer"
+    items: Positive | None = None
+    sha256: str | None = None
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """The fields that make the question."""
+        return (self.question,) if isinstance(self.question, str) else self.question
 
 
 class GenerateParams(_Model):
@@ -278,6 +298,7 @@ class Params(_Model):
     model: ModelParams
     auditor: AuditorParams
     curated: CuratedParams
+    transfer: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_]+$")], TransferParams] = {}
     generate: GenerateParams
     filter: FilterParams
     audit: AuditParams
@@ -357,7 +378,7 @@ def _accepted(location: tuple[int | str, ...]) -> str:
     for part in location[:-1]:
         fields = getattr(model, "model_fields", None)
         if fields is None or part not in fields:
-            model = ArmParams if location[0] == "arms" else None
+            model = {"arms": ArmParams, "transfer": TransferParams}.get(str(location[0]))
             break
         model = fields[part].annotation
     names = sorted(getattr(model, "model_fields", {}))

@@ -212,6 +212,14 @@ def _coerce(value: Any, hint: Any, path: Path, line: int, name: str) -> Any:
     raise DataError(f"{path}:{line}: field {name!r} must be {expected}, not {type(value).__name__}")
 
 
+def by_set(rows: Iterable[EvalRow]) -> dict[str, list[EvalRow]]:
+    """Rows of transfer sets by the set that their item ids name (`svamp-00012`), in order."""
+    out: dict[str, list[EvalRow]] = {}
+    for row in rows:
+        out.setdefault(row.item_id.rpartition("-")[0], []).append(row)
+    return out
+
+
 @contextmanager
 def replace_file(path: str | Path) -> Iterator[Path]:
     """A temporary name beside `path`, renamed onto it when the block ends well and removed otherwise.

@@ -1,4 +1,4 @@
-"""Stage `curated`: load the curated set, check its pins, write canonical rows."""
+"""Stage `curated`: load the curated set and the transfer sets, check their pins, write canonical rows."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import click
 
 from selfgen import manifest
 from selfgen.cli import run
+from selfgen.curated import transfer
 from selfgen.curated.load import load as load_curated
 from selfgen.params import load
 from selfgen.records import write_jsonl
@@ -15,9 +16,10 @@ OUT = Path("data/curated")
 
 @click.command()
 def main() -> None:
-    """Write data/curated/{train,test}.jsonl."""
+    """Write data/curated/{train,test,transfer}.jsonl."""
     params = load()
     splits = load_curated(params.curated)
+    splits["transfer"] = transfer.load(params.transfer, params.curated.seed or 0)
     for split, rows in splits.items():
         write_jsonl(OUT / f"{split}.jsonl", rows)
     manifest.write(
@@ -25,7 +27,7 @@ def main() -> None:
         stage="curated",
         inputs=[],
         outputs=[OUT / f"{split}.jsonl" for split in splits],
-        params=params.section("curated"),
+        params=params.section("curated", "transfer"),
     )
 
 

@@ -8,7 +8,7 @@ import click
 
 from selfgen import manifest
 from selfgen.cli import run
-from selfgen.evaluation.eval import evaluate, summary
+from selfgen.evaluation.eval import evaluate, metrics
 from selfgen.params import SAMPLED, load
 from selfgen.progress import Progress
 from selfgen.records import CuratedRow, EvalRow, read_json, read_jsonl, write_json, write_jsonl
@@ -50,10 +50,9 @@ def main(arm: str) -> None:
         measured = {}
         for name, items in sets.items():
             write_jsonl(out / f"{name}.jsonl", watched(items))
-            if items:
-                measured[name] = summary(read_jsonl(out / f"{name}.jsonl", EvalRow))
+            measured[name] = list(read_jsonl(out / f"{name}.jsonl", EvalRow))
         write_jsonl(out / "rows_again.jsonl", watched(again, repetition=1))
-        write_json(f"metrics/eval/{arm}.json", {**measured.pop("rows"), **measured})
+        write_json(f"metrics/eval/{arm}.json", metrics(measured["rows"], measured["transfer"]))
         write_json(out / "timing.json", {"seconds": time.monotonic() - began, **service.usage.tokens()})
         manifest.write(
             out / "manifest.json",

@@ -18,7 +18,7 @@ BLOCK = re.compile(r"<!-- (?P<file>[\w./]+): (?P<where>.+?) -->\n```\w+\n(?P<tex
 @pytest.fixture
 def copy(root: Path, tmp_path: Path) -> Path:
     """The project's own files, without artifacts."""
-    for name in ("conf", "selfgen", "stages", "tests", "review", "imports", "dvc.yaml", "params.yaml"):
+    for name in ("conf", "selfgen", "stages", "tests", "review", "imports", "evalsets", "dvc.yaml", "params.yaml"):
         source = root / name
         if source.is_dir():
             shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -78,6 +78,15 @@ def test_a_dataset(root: Path, copy: Path) -> None:
     rows = [json.loads(line) for line in (copy / "data/curated/test.jsonl").read_text().splitlines()]
     assert len(rows) == 40
     assert rows[3] == {"id": "sums-00003", "question": "What is 3 plus 3?", "solution": "#### 6", "answer": "6"}
+
+
+def test_a_transfer_set(root: Path, copy: Path) -> None:
+    add(root, copy, "A transfer set.")
+    assert list(compose(copy)["transfer"]) == ["mine", "outside"]
+    run(copy, "-m", "stages.curated")
+    rows = [json.loads(line) for line in (copy / "data/curated/transfer.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in rows[:3]] == ["mine-00000", "mine-00001", "outside-00000"]
+    assert [row["answer"] for row in rows[:2]] == ["5", "6"]
 
 
 def test_a_scale(root: Path, copy: Path) -> None:

@@ -31,6 +31,7 @@ PARAMS: dict[str, tuple[str, ...]] = {
     "model.lora_rank": ("preflight", "pilot", "train"),
     "auditor.*": ("audit",),
     "curated.*": ("curated",),
+    "transfer*": ("curated",),
     "generate.*": ("generate",),
     "filter.n_accept": ("filter",),
     "filter.min_words": ("filter",),
@@ -58,8 +59,8 @@ PARAMS: dict[str, tuple[str, ...]] = {
     "tracking.*": (),
 }
 
-# `decide` compares these with the registered plan; where the service runs, what it may cost and who watches are no part of it.
-NO_PLAN = ("service.*", "budget.*", "tracking.*")
+# `decide` compares these with the registered plan; what is measured beside it, where the service runs, what it may cost and who watches are no part of it.
+NO_PLAN = ("transfer*", "service.*", "budget.*", "tracking.*")
 
 # Likewise without `decide`, but for what only it runs.
 MODULES: dict[str, tuple[str, ...]] = {

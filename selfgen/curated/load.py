@@ -1,7 +1,6 @@
 """Which loader a curated set comes from, and the pins that refuse other bytes than the registered ones.
 
-A new dataset is one function in `LOADERS`: it takes `CuratedParams` and returns {"train": rows, "test": rows}, and
-may add "transfer": questions of another kind, evaluated beside the test set and never deciding.
+A new dataset is one function in `LOADERS`: it takes `CuratedParams` and returns {"train": rows, "test": rows}.
 """
 
 from __future__ import annotations
@@ -27,16 +26,15 @@ def _gsm8k(params: CuratedParams) -> dict[str, list[CuratedRow]]:
 def _standin(params: CuratedParams) -> dict[str, list[CuratedRow]]:
     if params.n_train is None or params.n_test is None or params.seed is None:
         raise ParamsError("params.yaml: curated: the stand-in needs n_train, n_test and seed; set them")
-    splits = standin.build(params.n_train, params.n_test, params.n_transfer, params.seed)
-    splits["transfer"] = splits.pop("outside")
-    return splits
+    splits = standin.build(params.n_train, params.n_test, 0, params.seed)
+    return {"train": splits["train"], "test": splits["test"]}
 
 
 LOADERS: dict[str, Loader] = {"gsm8k": _gsm8k, "standin": _standin}
 
 
 def load(params: CuratedParams) -> dict[str, list[CuratedRow]]:
-    """The splits of the curated set: train, test, and transfer (empty where a loader has none), pinned and disjoint.
+    """The splits of the curated set, train and test, pinned and disjoint.
 
     Args:
         params: `n_train` and `n_test` keep the first rows of a split after the pin is checked.
@@ -50,7 +48,7 @@ def load(params: CuratedParams) -> dict[str, list[CuratedRow]]:
         raise ParamsError(
             f"params.yaml: curated.loader: unknown {params.loader!r}; known: {', '.join(sorted(LOADERS))}"
         )
-    splits = {"transfer": [], **loader(params)}
+    splits = loader(params)
     for split, wanted in (("train", params.sha256.train), ("test", params.sha256.test)):
         found = gsm8k.digest(splits[split])
         if wanted is not None and found != wanted and not params.accept_changed:

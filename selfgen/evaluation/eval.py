@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from selfgen.errors import DataError
 from selfgen.evaluation.grading import grade
 from selfgen.evaluation.prompting import math_messages
-from selfgen.records import Completion, CuratedRow, EvalRow
+from selfgen.records import Completion, CuratedRow, EvalRow, by_set
 
 if TYPE_CHECKING:
     from selfgen.params import EvalParams
@@ -83,6 +83,12 @@ def graded(row: CuratedRow, arm: str, completion: Completion) -> EvalRow:
         extracted=found.extracted,
         correct=found.correct,
     )
+
+
+def metrics(rows: Iterable[EvalRow], transfer: Iterable[EvalRow]) -> dict[str, Any]:
+    """An arm's metrics file: the summary of the deciding set, and of each transfer set under its name."""
+    beside = {name: summary(found) for name, found in by_set(transfer).items()}
+    return {**summary(rows), **({"transfer": beside} if beside else {})}
 
 
 def summary(rows: Iterable[EvalRow]) -> dict[str, float | int]:

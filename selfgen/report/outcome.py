@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from selfgen.records import CuratedRow, EvalRow
+from selfgen.records import CuratedRow, EvalRow, by_set
 from selfgen.report import charts
 from selfgen.report.claim import CURATED, TREATED, describe_arm
 from selfgen.report.comparing import Comparison, clopper_pearson, compare
@@ -67,14 +67,23 @@ def accuracies(run: Run) -> list[dict[str, Any]]:
                 "no_box": sum(row.extracted is None for row in rows) / n,
                 "truncated": sum(row.stop_reason == "length" for row in rows) / n,
                 "mean_tokens": sum(row.n_tokens for row in rows) / n,
-                "transfer": _share_right(run.transfers.get(arm)),
+                "transfer": {name: _share_right(found) for name, found in by_set(run.transfers.get(arm, ())).items()},
             }
         )
     return out
 
 
-def _share_right(rows: Sequence[EvalRow] | None) -> float | None:
-    return sum(row.correct for row in rows) / len(rows) if rows else None
+def _share_right(rows: Sequence[EvalRow]) -> float:
+    return sum(row.correct for row in rows) / len(rows)
+
+
+def transfer_sizes(run: Run) -> dict[str, int]:
+    """Transfer sets that some arm was evaluated on, with their numbers of items."""
+    sizes: dict[str, int] = {}
+    for rows in run.transfers.values():
+        for name, found in by_set(rows).items():
+            sizes[name] = max(len(found), sizes.get(name, 0))
+    return sizes
 
 
 def criteria(run: Run) -> list[dict[str, Any]]:

@@ -74,7 +74,7 @@ def sections(run: Run) -> dict[str, Any]:
     palette = outcome.colours(run)
     return found | {
         "items": len(run.items),
-        "transfer": max(map(len, run.transfers.values()), default=0),
+        "transfer": outcome.transfer_sizes(run),
         "criteria_chart": outcome.criteria_chart(criteria) if criteria else None,
         "accuracy_chart": charts.accuracies(accuracies) if accuracies else None,
         "flips": outcome.flips(run),

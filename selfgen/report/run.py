@@ -160,7 +160,7 @@ def draw_key(name: str) -> bytes:
 
 
 def _transfers(data: Path, arms: Iterable[str]) -> dict[str, list[EvalRow]]:
-    """Evaluations on the curated set's out-of-template split, which only some sets have."""
+    """Evaluations on the transfer sets, all of an arm's in one file."""
     paths = {arm: data / f"eval/{arm}/transfer.jsonl" for arm in arms}
     return {arm: list(read_jsonl(path, EvalRow)) for arm, path in paths.items() if path.exists()}
 

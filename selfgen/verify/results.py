@@ -10,7 +10,7 @@ from selfgen import spec
 from selfgen.decision import decide, prereg
 from selfgen.decision.run import decide_files
 from selfgen.evaluation.agreement import of_rows
-from selfgen.evaluation.eval import summary
+from selfgen.evaluation.eval import metrics
 from selfgen.evaluation.grading import grade
 from selfgen.records import CuratedRow, EvalRow
 from selfgen.verify.run import NotHere, Run, broken, expect
@@ -32,10 +32,9 @@ def items(run: Run) -> str:
             if name == "rows_again" and not run.params.eval.repeat:
                 asked = []
             _graded(run, rows, asked, arm, f"data/eval/{arm}/{name}.jsonl")
-            if rows and name != "rows_again":
-                measured[name] = summary(rows)
+            measured[name] = rows
             regraded += len(rows)
-        wanted = {**measured.pop("rows"), **measured}
+        wanted = metrics(measured["rows"], measured["transfer"])
         expect(run.json(f"metrics/eval/{arm}.json"), wanted, f"metrics/eval/{arm}.json")
     return f"{regraded} completions of {len(run.arms) + 1} arms"
 

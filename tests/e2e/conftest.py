@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ TRACING = Path(__file__).resolve().parents[1] / "support/tracing"
 SMALL = (
     "curated.n_train=60",
     "curated.n_test=12",
-    "curated.n_transfer=2",
+    "transfer.outside.items=2",
     "generate.n_candidates=24",
     "filter.n_accept=8",
     "audit.sample=4",
@@ -37,7 +38,9 @@ def reads(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_run(root: Path, reads: Path, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """The pipeline run to its verdict at a small size, by a plan registered before it."""
     checkout = make_checkout(root, tmp_path_factory.mktemp("run") / "check out é", tmp_path_factory.mktemp("cache"))
-    checkout.selfgen("compose", *SMALL)
+    mine = [{"q": f"Ann has {n} pens and buys 2 more. How many pens does Ann have?", "a": n + 2} for n in (3, 4)]
+    (checkout.path / "evalsets/mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in mine))
+    checkout.selfgen("compose", *SMALL, "+transfer.mine={source: evalsets/mine.jsonl, question: q, answer: a}")
     traced = replace(checkout, extra={"SELFGEN_TRACE": str(reads), "PYTHONPATH": str(TRACING)})
     traced.dvc("repro", "curated")
     checkout.selfgen("prereg", "--seed", "0", "--seed", "1")

@@ -22,8 +22,8 @@ from tests.support.faulty import FaultyProxy
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 KILLS = 10
-AHEAD = 8
-SIZES = (f"service.concurrency={AHEAD}", "generate.n_candidates=80", "filter.n_accept=24")
+AHEAD = 4
+SIZES = (f"service.concurrency={AHEAD}", "generate.n_candidates=100", "filter.n_accept=36")
 
 
 class Run:
@@ -92,7 +92,7 @@ def test_killed_ten_times_it_ends_as_if_undisturbed(place: tuple[Run, Run], stag
     proxy.asked.clear()
     for _ in range(KILLS):
         asked, kept = sum(proxy.asked.values()), killed.journaled()
-        killed.killed_after(stage, rng.randrange(4), rng.random() * 0.2)
+        killed.killed_after(stage, rng.randrange(3), rng.random() * 0.05)
         in_flight = sum(proxy.asked.values()) - asked - (killed.journaled() - kept)
         assert 0 <= in_flight <= AHEAD
         lost += in_flight

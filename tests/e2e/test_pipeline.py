@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from selfgen.records import Rollout, Task, read_json, read_jsonl
+from selfgen.records import EvalRow, Rollout, Task, read_json, read_jsonl
 from tests.support import invalidation
 from tests.support.checkout import Checkout, make_checkout
 
@@ -73,6 +73,18 @@ def test_the_run_can_be_verified_and_its_graders_agreement_is_published(small_ru
     metrics = json.loads((small_run.path / "metrics/decision.json").read_text())
     assert set(metrics["graders_agree"]) == {"base", "rl_gsm8k", "rl_selfgen"}
     assert "A second grader" in (small_run.path / "reports/index.html").read_text()
+
+
+def test_a_set_of_ones_own_is_one_entry_and_is_reported_beside_the_verdict(small_run: Checkout) -> None:
+    for arm in ("base", "rl_gsm8k", "rl_selfgen"):
+        rows = list(read_jsonl(small_run.path / f"data/eval/{arm}/transfer.jsonl", EvalRow))
+        assert [(row.item_id, row.answer) for row in rows[2:]] == [("mine-00000", "5"), ("mine-00001", "6")]
+        measured = json.loads((small_run.path / f"metrics/eval/{arm}.json").read_text())
+        assert {name: found["n"] for name, found in measured["transfer"].items()} == {"outside": 2, "mine": 2}
+        assert measured["n"] == 12
+    page = (small_run.path / "reports/index.html").read_text()
+    assert '<th class="n">mine</th>' in page
+    assert "never deciding, the share right of outside (2 problems), mine (2 problems)" in page
 
 
 def test_training_used_the_problems_it_should(small_run: Checkout) -> None:

@@ -20,7 +20,7 @@ import yaml
 from selfgen import budget, gates, manifest, spec
 from selfgen.decision.run import decide_files
 from selfgen.evaluation.agreement import of_rows
-from selfgen.evaluation.eval import graded, summary
+from selfgen.evaluation.eval import graded, metrics
 from selfgen.params import SAMPLED, STEP, Params, load
 from selfgen.progress import Progress
 from selfgen.records import (
@@ -140,9 +140,12 @@ def curated(root: Path, p: Params) -> None:
     """Stage `curated`."""
     for split, n in (("train", N_TRAIN), ("test", N_TEST), ("transfer", N_TRANSFER)):
         stories = [story(split, i) for i in range(n)]
-        rows = [CuratedRow(f"standin-{split}-{i:05d}", t, f"#### {a}", str(a)) for i, (t, _, a) in enumerate(stories)]
+        name = "outside" if split == "transfer" else f"standin-{split}"
+        rows = [CuratedRow(f"{name}-{i:05d}", t, f"#### {a}", str(a)) for i, (t, _, a) in enumerate(stories)]
         write_jsonl(root / f"data/curated/{split}.jsonl", rows)
-    _manifest(root, p, "data/curated", "curated", [], ["train.jsonl", "test.jsonl", "transfer.jsonl"], ["curated"])
+    _manifest(
+        root, p, "data/curated", "curated", [], ["train.jsonl", "test.jsonl", "transfer.jsonl"], ["curated", "transfer"]
+    )
 
 
 def generate(root: Path, p: Params) -> None:
@@ -392,12 +395,12 @@ def evaluate(root: Path, p: Params, arm: str, skill: float) -> None:
             text = Completion("I do not know", 5, "stop") if n == 99 else boxed(int(item.answer) + (n >= 100 * skill))
             rows.append(graded(item, arm, text))
         write_jsonl(folder / f"{name}.jsonl", rows)
-        measured[name] = summary(rows)
+        measured[name] = rows
         if name == "rows":
             other = graded(next(iter(read_jsonl(root / "data/curated/test.jsonl", CuratedRow))), arm, boxed(-1))
             write_jsonl(folder / "rows_again.jsonl", [other, *rows[1:]])
     write_json(folder / "timing.json", {"seconds": 1.0})
-    write_json(root / f"metrics/eval/{arm}.json", {**measured.pop("rows"), **measured})
+    write_json(root / f"metrics/eval/{arm}.json", metrics(measured["rows"], measured["transfer"]))
     trained = [] if arm == "base" else [f"data/train/{arm}/checkpoint.json"]
     _manifest(
         root, p, f"data/eval/{arm}", f"eval@{arm}", ["data/curated/test.jsonl", "data/curated/transfer.jsonl", *trained], ["rows.jsonl", "rows_again.jsonl", "transfer.jsonl"],
