@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from selfgen import sdk
 from selfgen.errors import ServiceError
 from selfgen.journal import Journal, Sampled, cache_dir, open_journal, request_key
 from selfgen.params import BudgetParams, Params
@@ -184,14 +185,8 @@ class Service:
 
     def _offered(self) -> list[Any]:
         """The service's own list of models: the SDK's SupportedModel records."""
-        import tinker
-
         try:
-            if hasattr(tinker, "RestClient"):
-                client = tinker.RestClient(base_url=self.base_url, api_key=self.api_key)
-                return list(client.get_server_capabilities().result().supported_models)
-            # SDKs before RestClient
-            return list(self.client.get_server_capabilities().supported_models)
+            return sdk.supported_models(self.client, self.base_url, self.api_key)
         except Exception as error:
             raise as_service_error(error, self.base_url) from None
 
@@ -289,7 +284,7 @@ class Service:
                 if adapter is not None and not self.holds(checkpoint):
                     self.bring_back(checkpoint, model, adapter)
                 opened = self.client.create_sampling_client(model_path=checkpoint)
-            return opened.result() if hasattr(opened, "result") else opened  # older SDKs answer at once
+            return sdk.ready(opened)
 
         name = model if checkpoint is None else f"{model}+{(digest or checkpoint)[:12]}"
         return Sampler(self, identity, load_tokenizer(tokenizer), open_client, name)

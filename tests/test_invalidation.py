@@ -73,6 +73,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "selfgen/schemas/*": tuple(name for name in ALL if name not in ("subset", "decide", "report")),
     # The service, and the embedded one.
     "selfgen/service.py": SAMPLES,
+    "selfgen/sdk.py": SAMPLES,
     "selfgen/journal.py": SAMPLES,
     "selfgen/rendering.py": SAMPLES,
     "selfgen/embedded/cli.py": (),

@@ -1,4 +1,6 @@
 """Weights out of the server, in PEFT's format: `save_weights_external`, its download links, and the files behind them.
+
+SDKs before 0.36 fetch the same files of a sampler checkpoint as one archive.
 And in again: a route of this server's own puts an adapter back under the checkpoint path that it once had.
 
 A link carries its own permission, as a signed URL of object storage does: a client fetches it without the API key. The
@@ -10,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import io
 import json
+import tarfile
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -31,6 +35,7 @@ PREFIX = "/api/v1/external_files/"
 ADAPTERS = "/api/v1/selfgen/adapters"
 LINK_SECONDS = 3600
 FILES = ("adapter_config.json", "adapter_model.safetensors")
+ARCHIVE = "archive.tar"
 
 
 def peft_config(meta: dict[str, Any], names: list[str]) -> dict[str, Any]:
@@ -48,6 +53,15 @@ def peft_config(meta: dict[str, Any], names: list[str]) -> dict[str, Any]:
         "inference_mode": True,
         "target_modules": sorted(modules),
     }
+
+
+def peft_files(meta: dict[str, Any], tensors: dict[str, Any]) -> dict[str, bytes]:
+    """The files of an adapter folder, by name."""
+    from safetensors.torch import save
+
+    config = json.dumps(peft_config(meta, list(tensors)), indent=2, sort_keys=True).encode()
+    weights = save({f"base_model.model.{k}": v for k, v in tensors.items()}, metadata={"format": "pt"})
+    return dict(zip(FILES, (config, weights), strict=True))
 
 
 def add_routes(app: FastAPI, server: Server, post: Callable[[str, Callable[[dict[str, Any]], Any]], None]) -> None:
@@ -95,20 +109,39 @@ def add_routes(app: FastAPI, server: Server, post: Callable[[str, Callable[[dict
         await asyncio.to_thread(restore, server.engine, path, base_model, await request.body())
         return Response("{}", media_type="application/json")
 
+    def permit(path: str, file: str, expires: int, sign: str) -> None:
+        if not hmac.compare_digest(sign, signature(path, file, expires)) or expires < time.time():
+            raise RequestError("the link is wrong or has expired", 403)
+
     @app.get(PREFIX + "{run_id}/{name}/{file}")
     async def download(run_id: str, name: str, file: str, expires: int, sign: str) -> Response:
         path = f"tinker://{run_id}/external_weights/{name}"
-        if not hmac.compare_digest(sign, signature(path, file, expires)) or expires < time.time() or file not in FILES:
-            raise RequestError("the link is wrong or has expired", 403)
-        from safetensors.torch import save
-
+        permit(path, file, expires, sign)
         meta, tensors = store.load(path)
-        if file == "adapter_config.json":
-            data = json.dumps(peft_config(meta, list(tensors)), indent=2, sort_keys=True).encode()
-        else:
-            data = save({f"base_model.model.{k}": v for k, v in tensors.items()}, metadata={"format": "pt"})
+        data = peft_files(meta, tensors)[file]
         recipients = recipients_of(meta)
         return Response(encrypt(data, recipients) if recipients else data, media_type="application/octet-stream")
+
+    @app.get("/api/v1/training_runs/{run_id}/checkpoints/sampler_weights/{name}/archive")
+    async def archive_url(run_id: str, name: str, request: Request) -> Response:
+        entry = store.entry(f"tinker://{run_id}/sampler_weights/{name}")
+        expires = int(time.time()) + LINK_SECONDS
+        base = str(request.base_url).rstrip("/") + PREFIX
+        url = f"{base}{run_id}/sampler_weights/{name}/{ARCHIVE}?expires={expires}"
+        url += f"&sign={signature(entry.path, ARCHIVE, expires)}"
+        return Response(json.dumps({"url": url, "expires": iso(expires)}), media_type="application/json")
+
+    @app.get(PREFIX + "{run_id}/sampler_weights/{name}/" + ARCHIVE)
+    async def archive(run_id: str, name: str, expires: int, sign: str) -> Response:
+        path = f"tinker://{run_id}/sampler_weights/{name}"
+        permit(path, ARCHIVE, expires, sign)
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as tar:
+            for file, data in peft_files(*store.load(path)).items():
+                member = tarfile.TarInfo(file)
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+        return Response(packed.getvalue(), media_type="application/x-tar")
 
 
 def restore(engine: Engine, path: str, base_model: str, data: bytes) -> None:

@@ -49,7 +49,7 @@ def decode_forward_backward(body: bytes) -> tuple[Any, list[Datum], dict[str, fl
     except Exception:
         raise RequestError("the body is not a ForwardBackwardRequest; this server speaks tinker SDK >= 0.25") from None
     config: dict[str, float] = dict(request.loss_fn_config)
-    for key, value in request.loss_fn_config_v2.items():
+    for key, value in getattr(request, "loss_fn_config_v2", {}).items():  # absent from the messages of older SDKs
         if value.text:
             raise RequestError(f"loss_fn_config {key!r} must be a number")
         config[key] = value.number

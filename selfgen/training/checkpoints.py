@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from selfgen import sdk
 from selfgen.errors import DataError, ServiceError
 from selfgen.records import read_json, replace_file, write_json
 
@@ -105,8 +106,8 @@ def export_adapter(service: Service, state_path: str, sampler_path: str, folder:
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
     try:
         path = sampler_path
-        if hasattr(tinker.TrainingClient, "save_weights_external"):
-            client = service.client.create_training_client_from_state(state_path).result()
+        if sdk.writes_adapters():
+            client = sdk.ready(service.client.create_training_client_from_state(state_path))
             path = client.save_weights_external("export", ttl_seconds=_EXPORT_SECONDS).result().path
         _download(path, staging, service.base_url)
         if not (staging / "adapter_model.safetensors").is_file():

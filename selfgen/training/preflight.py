@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from selfgen import sdk
 from selfgen.errors import GateError
 from selfgen.records import dumps
 from selfgen.training import sent
@@ -284,7 +285,7 @@ def _datum(tokens: list[int], importance: tuple[list[float], float] | None) -> t
 
 def _client(service: Service, path: str) -> tinker.TrainingClient:
     with service_errors(path):
-        return service.client.create_training_client_from_state(path).result()
+        return sdk.ready(service.client.create_training_client_from_state(path))
 
 
 def _optimizer(records: Iterable[sent.Sent], info: Any) -> tuple[dict[str, Any], str | None]:

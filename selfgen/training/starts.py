@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from selfgen import sdk
 from selfgen.errors import DataError, ServiceError
 from selfgen.records import read_json, write_json
 from selfgen.training.arms import Start
@@ -48,9 +49,9 @@ def make_start(params: Params, service: Service, seed: int) -> Start:
     """Create ONE LoRA client with the seed, save its state, and hash its adapter."""
     name = f"start-{seed}"
     with service_errors(params.model.name):
-        client = service.client.create_lora_training_client(
-            params.model.name, rank=params.model.lora_rank, seed=seed
-        ).result()
+        client = sdk.ready(
+            service.client.create_lora_training_client(params.model.name, rank=params.model.lora_rank, seed=seed)
+        )
         state = client.save_state(name).result()
         sampler = client.save_weights_for_sampler(name).result()
     with tempfile.TemporaryDirectory() as folder:

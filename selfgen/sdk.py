@@ -1,0 +1,33 @@
+"""What differs between tinker SDK 0.25, which self-hosted engines still speak, and the current one. All of it stands here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def ready(opened: Any) -> Any:
+    """A client that the SDK has made: current SDKs hand out a future of it, older ones the client itself."""
+    return opened.result() if hasattr(opened, "result") else opened
+
+
+def supported_models(service_client: Any, base_url: str, api_key: str) -> list[Any]:
+    """The service's own list of models: SupportedModel records."""
+    import tinker
+
+    if hasattr(tinker, "RestClient"):
+        client = tinker.RestClient(base_url=base_url, api_key=api_key)
+        return list(client.get_server_capabilities().result().supported_models)
+    return list(service_client.get_server_capabilities().supported_models)
+
+
+def close(service_client: Any) -> None:
+    """End a client's session and what it holds; SDKs without `close` leave that to the service."""
+    if hasattr(service_client, "close"):
+        service_client.close("success").result()
+
+
+def writes_adapters() -> bool:
+    """Whether weights are written out on request (SDK 0.36 and later); before, a sampler checkpoint's archive is fetched."""
+    import tinker
+
+    return hasattr(tinker.TrainingClient, "save_weights_external")
