@@ -118,21 +118,22 @@ def test_audit_passes_sound_tasks_and_keeps_every_worked_solution(
     assert len((folder / "audit_rows.jsonl").read_text().splitlines()) == N
 
 
-def test_audit_of_a_wrong_label_or_of_an_evaluation_question_exits_1_with_one_line(
+def test_audit_of_a_wrong_label_and_of_an_evaluation_question_exits_1_with_one_line(
     generated: Path, selfgen: Command, base_url: str, folder: Path
 ) -> None:
-    first, *others = [vars(task) for task in read_jsonl(generated, Task)]
-    write_jsonl(folder / "wrong.jsonl", [first | {"label": first["label"] + 1}, *others])
-    done = audit(selfgen, base_url, "wrong.json", "--tasks", "wrong.jsonl")
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "the audit failed: 1 label error" in done.stderr
-    assert read_json(folder / "wrong.json")["flagged"] == [first["id"]]
-
+    first, second, *others = [vars(task) for task in read_jsonl(generated, Task)]
     question = json.loads((folder / "questions/test.jsonl").read_text().splitlines()[0])["question"]
-    write_jsonl(folder / "leaked.jsonl", [first | {"problem": question}, *others])
-    done = audit(selfgen, base_url, "leaked.json", "--tasks", "leaked.jsonl")
-    assert done.returncode == 1
-    assert read_json(folder / "leaked.json")["eval_overlaps"] == 1
+    bad = [first | {"label": first["label"] + 1}, second | {"problem": question}, *others]
+    write_jsonl(folder / "bad.jsonl", bad)
+    done = audit(selfgen, base_url, "bad.json", "--tasks", "bad.jsonl")
+    assert (done.returncode, done.stderr.splitlines()[-1].startswith("error: bad.json: the audit failed: ")) == (
+        1,
+        True,
+    )
+    verdict = read_json(folder / "bad.json")
+    assert (verdict["passed"], verdict["eval_overlaps"]) == (False, 1)
+    assert set(verdict["flagged"]) == {first["id"], second["id"]}
+    assert verdict["label_errors"] >= 1
 
 
 def test_too_few_candidates_and_a_sample_over_the_set_are_one_line(

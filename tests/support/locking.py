@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,12 @@ REPO = Path(__file__).resolve().parents[2]
 
 def lock(root: Path, more: dict[str, Any] | None = None) -> None:
     """A dvc.lock for the files under `root`, from the project's own dvc.yaml; what no file stands for is left out."""
-    graph = yaml.safe_load((REPO / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
     values = yaml.safe_load((root / "params.yaml").read_text(encoding="utf-8"))
     stages: dict[str, Any] = dict(more or {})
-    for name, stage in graph.items():
+    for name, stage in _graph().items():
         keys = list(values["arms"]) if "foreach" in stage else [None]
         for key in keys:
-            body = yaml.safe_load(yaml.safe_dump(stage.get("do", stage)).replace("${key}", str(key)))
+            body = _filled(stage.get("do", stage), str(key))
             paths = [next(iter(o)) if isinstance(o, dict) else o
                      for kind in ("outs", "metrics", "plots") for o in body.get(kind, [])]  # fmt: skip
             entry = {
@@ -38,6 +38,20 @@ def lock(root: Path, more: dict[str, Any] | None = None) -> None:
             {"schema": "2.0", "stages": stages}, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False
         )
     )
+
+
+@cache
+def _graph() -> dict[str, Any]:
+    return dict(yaml.safe_load((REPO / "dvc.yaml").read_text(encoding="utf-8"))["stages"])
+
+
+def _filled(value: Any, key: str) -> Any:
+    """A stage's template with its arm's name in it."""
+    if isinstance(value, dict):
+        return {_filled(name, key): _filled(inner, key) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_filled(inner, key) for inner in value]
+    return value.replace("${key}", key) if isinstance(value, str) else value
 
 
 def _entry(root: Path, path: str) -> dict[str, Any]:
