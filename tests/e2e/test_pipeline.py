@@ -128,8 +128,8 @@ def test_another_seed_keeps_generation_and_audit(small_run: Checkout) -> None:
         small_run.run("git", "checkout", "-q", "--", "params.yaml")
 
 
-# Read, and without a bearing on any result.
-IDLE = ("service.concurrency", "train.save_every", "budget.")
+# Read, and without a bearing on any result: prices for the progress line, who watches training.
+IDLE = ("service.concurrency", "train.save_every", "budget", "tracking")
 
 
 def test_every_stage_reads_the_params_it_declares_and_no_others(small_run: Checkout, reads: Path) -> None:
