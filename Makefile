@@ -11,7 +11,7 @@ export TINKER_TELEMETRY := 0
 STAMP := $(VENV)/.selfgen-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 SCALE ?= embedded
 
-.PHONY: help setup params repro test test-slow lint bench report picture serve push pull repair verify clean compat clean-room
+.PHONY: help setup params repro test test-slow lint bench report picture serve push pull repair verify clean compat compat-old clean-room
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -46,6 +46,13 @@ lint: setup ## Check format, style and types
 bench: setup ## Measure speed against its limits
 	@for script in bench/*.py; do echo "== $$script"; python $$script || exit 1; done
 
+# The environment of `setup` with the older packages before its own: the two files of constraints differ in these alone.
+OLD := .venv-tinker-0.25
+compat-old: setup ## Run the whole pipeline, small, under tinker SDK 0.25
+	@test -x $(OLD)/bin/python || { $(BIN)/python -m venv $(OLD) && $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $$(echo $(OLD)/lib/python*/site-packages)/newer.pth; }
+	@$(OLD)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --ignore-installed --constraint constraints-tinker-0.25.txt tinker tinker-cookbook
+	@PATH="$(abspath $(OLD))/bin:$$PATH" $(OLD)/bin/python -m tests.compat.old_sdk 0.25.0
+
 compat: setup ## Run the stock cookbook recipes against the embedded server
 	@python -m pytest -q -m compat tests/compat
 
@@ -74,4 +81,4 @@ clean-room: ## Everything from nothing in a temporary folder: environment, run, 
 	@PYTHON="$(PYTHON)" tools/clean_room.sh
 
 clean: ## Remove the environment and caches of this checkout; data and results stay
-	@rm -rf $(VENV) *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	@rm -rf $(VENV) $(OLD) *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
