@@ -6,6 +6,7 @@ assumptions they rest on are part of the result.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -51,20 +52,20 @@ def project(params: Params, pilots: Mapping[str, Mapping[str, Any]], n_test: int
         timing = pilots[arm]
         steps = timing["step_seconds"]
         scale = params.train.steps / len(steps)
-        phases[f"train:{arm}"] = sum(steps) * scale + timing["overhead_seconds"]
+        phases[f"train:{arm}"] = math.fsum(steps) * scale + timing["overhead_seconds"]
         prompt, sampled = timing["rollout_prompt_tokens"] * scale, timing["rollout_sampled_tokens"] * scale
         tokens["prefill"] += prompt
         tokens["sample"] += sampled
         tokens["train"] += prompt + sampled
         items = timing["eval_items"]
         rates.append([timing[key] / items for key in ("eval_seconds", "eval_prompt_tokens", "eval_sampled_tokens")])
-    seconds, prompt, sampled = (sum(column) / len(column) for column in zip(*rates, strict=True))
+    seconds, prompt, sampled = (math.fsum(column) / len(column) for column in zip(*rates, strict=True))
     passes = 2 if params.eval.repeat else 1
     for arm in ("base", *params.arms):
         phases[f"eval:{arm}"] = seconds * n_test * passes
         tokens["prefill"] += prompt * n_test * passes
         tokens["sample"] += sampled * n_test * passes
-    wall = sum(phases.values())
+    wall = math.fsum(phases.values())
     gpu_hours = wall / 3600 * params.budget.gpus
     problems = []
     if wall / 60 > params.budget.wall_minutes:

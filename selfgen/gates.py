@@ -8,6 +8,7 @@ failed gate always exists.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -184,7 +185,7 @@ def mixed_fraction(rollouts: Iterable[Rollout]) -> float:
 def mean_reward(rollouts: Iterable[Rollout]) -> float:
     """Mean reward over all rollouts; 0 without any."""
     rewards = [rollout.reward for rollout in rollouts]
-    return sum(rewards) / len(rewards) if rewards else 0.0
+    return math.fsum(rewards) / len(rewards) if rewards else 0.0
 
 
 @check(

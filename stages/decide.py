@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from selfgen.cli import run
-from selfgen.decision.run import BASE, decide_files
+from selfgen.decision.run import decide_files
 from selfgen.evaluation.agreement import of_rows
 from selfgen.params import load
 from selfgen.records import EvalRow, read_jsonl, write_json
@@ -18,7 +18,7 @@ def main() -> None:
     """Write decision.json and graders.json to data/decide, and metrics/decision.json."""
     params = load()
     decision = decide_files(params, DATA)
-    rows = {arm: read_jsonl(DATA / "eval" / arm / "rows.jsonl", EvalRow) for arm in (BASE, *params.arms)}
+    rows = {arm: read_jsonl(DATA / "eval" / arm / "rows.jsonl", EvalRow) for arm in decision["accuracies"]}
     graders = {arm: of_rows(found) for arm, found in rows.items()}
     write_json(DATA / "decide/decision.json", decision)
     write_json(DATA / "decide/graders.json", graders)

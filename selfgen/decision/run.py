@@ -33,15 +33,31 @@ def decide_files(params: Params, data: Path = Path("data"), root: Path = Path(".
         DataError: rows are missing, malformed or cannot be paired.
     """
     check_rule(params.decision)
-    arms = [BASE, *params.arms]
+    arms = evaluated(params, data)
     items = [row.id for row in read_jsonl(data / "curated/test.jsonl", CuratedRow)]
     rows = pair(read_arms({arm: data / "eval" / arm / "rows.jsonl" for arm in arms}), items)
     decision = decide(rows, params.decision)
-    return decision.to_json() | {
-        "sensitivity": sensitivity(rows, params.decision, params.decision.exclude),
-        "noise_floor": noise_floor(params, rows, data),
-        "registration": registration(params, items, arms, data, root),
-    }
+    left = [arm for arm in params.arms if arm not in arms]
+    return (
+        decision.to_json()
+        | ({"not_evaluated": left} if left else {})
+        | {
+            "sensitivity": sensitivity(rows, params.decision, params.decision.exclude),
+            "noise_floor": noise_floor(params, rows, data),
+            "registration": registration(params, items, arms, data, root),
+        }
+    )
+
+
+def evaluated(params: Params, data: Path) -> list[str]:
+    """The base model, every arm that a criterion compares, and each other arm whose evaluation is there.
+
+    `dvc repro decide` evaluates every arm first. A run that was stopped before its last control can still be decided,
+    by the stage's own command, and says which arm is missing.
+    """
+    compared = {arm for criterion in params.decision.criteria for arm in criterion.weights}
+    there = [arm for arm in params.arms if arm in compared or (data / "eval" / arm / "rows.jsonl").is_file()]
+    return [BASE, *there]
 
 
 def noise_floor(params: Params, rows: Paired, data: Path) -> dict[str, Any]:
@@ -60,6 +76,8 @@ def noise_floor(params: Params, rows: Paired, data: Path) -> dict[str, Any]:
     half = hoeffding.half_width(rows.n, 2, params.decision.alpha, 1)
     same = []
     for first, second in same_recipe(params):
+        if not {first, second} <= rows.scores.keys():
+            continue
         estimate = float(rows.mean(second) - rows.mean(first))
         same.append(
             {

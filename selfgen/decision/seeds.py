@@ -177,8 +177,8 @@ def criterion_evidence(c: Any, values: Sequence[float], alpha: float, m: int) ->
 def value_range(c: Any) -> tuple[float, float]:
     """The smallest and largest value a criterion's estimate can take."""
     low, high = (float(b) for b in c.bounds)
-    least = sum(float(w) * (low if w > 0 else high) for w in c.weights.values())
-    most = sum(float(w) * (high if w > 0 else low) for w in c.weights.values())
+    least = math.fsum(float(w) * (low if w > 0 else high) for w in c.weights.values())
+    most = math.fsum(float(w) * (high if w > 0 else low) for w in c.weights.values())
     return least, most
 
 

@@ -7,6 +7,7 @@ with an inconclusive verdict, more items would not have been needed; where it do
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -63,8 +64,8 @@ def criterion_sensitivity(rows: Paired, criterion: Any, alpha: float) -> dict[st
     weights = {arm: float(w) for arm, w in criterion.weights.items() if w}
     values = rows.values(weights)
     low, high = (float(b) for b in criterion.bounds)
-    least = sum(w * (low if w > 0 else high) for w in weights.values())
-    most = sum(w * (high if w > 0 else low) for w in weights.values())
+    least = math.fsum(w * (low if w > 0 else high) for w in weights.values())
+    most = math.fsum(w * (high if w > 0 else low) for w in weights.values())
     mean, n = float(values.mean()), rows.n
     variance = float(values.var(ddof=1)) if n > 1 else 0.0
     intervals = {

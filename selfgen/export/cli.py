@@ -19,6 +19,7 @@ def export() -> None:
       selfgen export tasks --format verifiers   # exports/tasks-verifiers, an installable environment
       selfgen export tasks --format jsonl --out tasks.jsonl
       selfgen export adapters                   # exports/adapters/<arm>, PEFT folders
+      selfgen export evidence                   # one file that `selfgen verify --root FILE` checks
     """
 
 
@@ -76,3 +77,21 @@ def adapters(arms: tuple[str, ...], out: Path, replace: bool) -> None:
     for arm in arms or params.arms:
         write_adapter(Path("."), params, arm, out / arm, replace=replace)
         click.echo(f"{out / arm}: LoRA adapter of {params.model.name}")
+
+
+@export.command()
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Default: exports/SCALE-evidence.tar.xz.")
+@click.option("--root", type=click.Path(file_okay=False, path_type=Path), default=Path("."), help="The run's folder.")
+def evidence(out: Path | None, root: Path) -> None:
+    """Export what verification needs, without the trained weights, as one small file.
+
+    \b
+    Examples:
+      selfgen export evidence --out results/mine/evidence.tar.xz
+      selfgen verify --root results/mine/evidence.tar.xz
+    """
+    from selfgen.export import evidence as archive
+
+    out = out or archive.default_name(root)
+    files, left = archive.write(root, out)
+    click.echo(f"{out}: {files} files, {out.stat().st_size / 1e6:.1f} MB, without {len(left)} trained adapters")

@@ -8,6 +8,7 @@ masked, near neighbours everywhere). `reference` gives the same numbers for cura
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ def quantiles(values: Sequence[float]) -> dict[str, float] | None:
     ordered = sorted(values)
     last = len(ordered) - 1
     found = {f"p{round(100 * q):02d}": ordered[round(q * last)] for q in QUANTILES}
-    return {**found, "mean": round(sum(ordered) / len(ordered), 6)}
+    return {**found, "mean": round(math.fsum(ordered) / len(ordered), 6)}
 
 
 def difficulty(tasks: Iterable[Task], rejections: Iterable[Rejection], n_samples: int) -> dict[str, Any]:
@@ -155,7 +156,7 @@ def cost(accepted: int, proposal_tokens: int, spent: Spent) -> dict[str, Any]:
 def pace(accepted: int, seconds: dict[str, float]) -> dict[str, Any]:
     """Wall seconds an accepted task, by stage and together. Volatile: for timing files only."""
     per_task = {f"{stage}_seconds": round(s, 3) for stage, s in seconds.items()}
-    return {**per_task, "seconds_per_accepted": round(sum(seconds.values()) / accepted, 3) if accepted else None}
+    return {**per_task, "seconds_per_accepted": round(math.fsum(seconds.values()) / accepted, 3) if accepted else None}
 
 
 def summarise(

@@ -7,6 +7,7 @@ it: the evaluation items are only timed.
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -67,7 +68,7 @@ def run(
     evaluation = _time_evaluation(params, trained, test[: params.pilot.eval_items], service)
     discard(service, [trained.sampler_path, trained.state_path])
     rows = trained.rollouts
-    prompt = sum(row["prompt_tokens"] for row in trained.curve) / len(trained.curve)
+    prompt = math.fsum(row["prompt_tokens"] for row in trained.curve) / len(trained.curve)
     measured = {
         "arm": arm,
         "steps": trained.steps,
@@ -86,7 +87,7 @@ def run(
     timing = {
         "wall_seconds": time.monotonic() - began,
         "step_seconds": steps,
-        "overhead_seconds": max(trained_at - began - sum(steps), 0.0),
+        "overhead_seconds": max(trained_at - began - math.fsum(steps), 0.0),
         "rollout_prompt_tokens": prompt * len(rows),
         "rollout_sampled_tokens": sum(row.n_tokens for row in rows),
         **evaluation,

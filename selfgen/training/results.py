@@ -8,6 +8,7 @@ the last one is of the step that counts. Rollout summaries are one file a step a
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,7 @@ def mixed_share(rows: Iterable[Rollout]) -> float:
 
 def mean(values: Sequence[float]) -> float:
     """The mean, 0.0 of nothing."""
-    return sum(values) / len(values) if values else 0.0
+    return math.fsum(values) / len(values) if values else 0.0
 
 
 def checkpoint_rows(log_dir: Path) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from selfgen.export.evidence import opened
 from selfgen.verify import claims
 from selfgen.verify.revision import checkout
 from selfgen.verify.run import Run
@@ -15,7 +16,9 @@ from selfgen.verify.run import Run
 
 @click.command("verify")
 @click.option("--rev", help="Verify a git revision's artifacts (from git, the DVC cache or remote), not the workspace.")
-@click.option("--root", default=".", type=click.Path(file_okay=False, path_type=Path), help="The project's folder.")
+@click.option(
+    "--root", default=".", type=click.Path(exists=True, path_type=Path), help="Project folder or evidence archive."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def verify(rev: str | None, root: Path, as_json: bool) -> None:
     """Recompute every published claim from the artifacts alone: no service, no key. Exit 1 when one fails.
@@ -25,7 +28,7 @@ def verify(rev: str | None, root: Path, as_json: bool) -> None:
       selfgen verify
       selfgen verify --rev v1.0 --json
     """
-    with checkout(root, rev) as folder:
+    with opened(root) as here, checkout(here, rev) as folder:
         found = list(claims.check(Run(folder)))
     if as_json:
         click.echo(json.dumps(claims.to_json(found), indent=2, ensure_ascii=False))

@@ -24,7 +24,7 @@ SETS = {"rows": "test", "rows_again": "test", "transfer": "transfer"}
 def items(run: Run) -> str:
     """Every arm has one row for every evaluation item, in order, graded as its stored completion deserves."""
     regraded = 0
-    for arm in ("base", *run.arms):
+    for arm in ("base", *run.finished):
         measured = {}
         for name, split in SETS.items():
             rows = run.rows(f"data/eval/{arm}/{name}.jsonl", EvalRow)
@@ -36,7 +36,7 @@ def items(run: Run) -> str:
             regraded += len(rows)
         wanted = metrics(measured["rows"], measured["transfer"])
         expect(run.json(f"metrics/eval/{arm}.json"), wanted, f"metrics/eval/{arm}.json")
-    return f"{regraded} completions of {len(run.arms) + 1} arms"
+    return f"{regraded} completions of {len(run.finished) + 1} arms{run.unfinished}"
 
 
 def _graded(run: Run, rows: Sequence[EvalRow], items: Sequence[CuratedRow], arm: str, name: str) -> None:
@@ -59,7 +59,7 @@ def verdict(run: Run) -> str:
     said = run.json(DECISION)
     scores = {
         arm: [(row.item_id, row.correct) for row in run.rows(f"data/eval/{arm}/rows.jsonl", EvalRow)]
-        for arm in ("base", *run.arms)
+        for arm in ("base", *run.finished)
     }
     decision = decide(scores, run.params.decision, [item.id for item in run.test_rows])
     wanted = decision.to_json()
@@ -90,7 +90,7 @@ def sensitivity(run: Run) -> str:
 def graders(run: Run) -> str:
     """The second grader's agreement with the stock one, and every disagreement, follow from the stored completions."""
     said, late, n = run.json(GRADERS), 0, 0
-    expect(sorted(said), sorted(("base", *run.arms)), f"{GRADERS}: arms")
+    expect(sorted(said), sorted(("base", *run.finished)), f"{GRADERS}: arms")
     for arm, published in said.items():
         again = of_rows(run.rows(f"data/eval/{arm}/rows.jsonl", EvalRow))
         if published["timeouts"] or again["timeouts"]:
@@ -112,7 +112,7 @@ def registration(run: Run) -> str:
     if not said or not said["registered"]:
         raise NotHere("no plan is registered for this scale: the verdict is exploratory")
     again = prereg.registration(
-        run.params, [item.id for item in run.test_rows], ("base", *run.arms), run.root / "data", run.root
+        run.params, [item.id for item in run.test_rows], ("base", *run.finished), run.root / "data", run.root
     )
     expect(said["sha256"], again["sha256"], f"{DECISION}: registered plan")
     if again["changes"]:
@@ -128,7 +128,7 @@ def _by_hand(run: Run, wanted: dict[str, Any]) -> None:
     rule, n = run.params.decision, len(run.test_rows)
     accuracy = {
         arm: sum(row.correct for row in run.rows(f"data/eval/{arm}/rows.jsonl", EvalRow)) / n
-        for arm in ("base", *run.arms)
+        for arm in ("base", *run.finished)
     }
     for criterion, row in zip(rule.criteria, wanted["criteria"], strict=True):
         spread = (criterion.bounds[1] - criterion.bounds[0]) * sum(abs(w) for w in criterion.weights.values())

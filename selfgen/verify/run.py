@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +18,8 @@ from selfgen.records import CuratedRow, Task, dumps, read_json, read_jsonl, to_d
 from selfgen.tasks.overlap import OverlapIndex
 
 T = TypeVar("T")
+LEFT_OUT = "left_out.json"
+LARGE = "data/train/*/adapter"  # what may be left out of an evidence archive
 
 
 class NotHere(Exception):
@@ -104,6 +107,36 @@ class Run:
     def arms(self) -> tuple[str, ...]:
         """Trained arms, in params' order."""
         return tuple(self.params.arms)
+
+    @cached_property
+    def finished(self) -> tuple[str, ...]:
+        """The trained arms that claims about training and evaluation are about.
+
+        An arm that no criterion compares, and that dvc.lock has not seen trained and evaluated while it has others, is
+        still to come: the report says so, and `unfinished` names it.
+        """
+        done = {arm for arm in self.arms if {f"train@{arm}", f"eval@{arm}"} <= self.lock.keys()}
+        compared = {arm for criterion in self.params.decision.criteria for arm in criterion.weights}
+        return tuple(arm for arm in self.arms if not done or arm in done | compared)
+
+    @property
+    def unfinished(self) -> str:
+        """What to add to a claim's detail: the arms it leaves out."""
+        left = [arm for arm in self.arms if arm not in self.finished]
+        return f"; not yet trained and evaluated: {', '.join(left)}" if left else ""
+
+    @cached_property
+    def left_out(self) -> dict[str, dict[str, Any]]:
+        """Artifacts that the maker of an evidence archive left out of it, by path, with their hashes in dvc.lock."""
+        path = self.root / LEFT_OUT
+        return dict(read_json(path)) if path.is_file() else {}
+
+    def left_out_by_its_maker(self, name: str) -> bool:
+        """Whether `name` is missing because the archive says so, of the very content that dvc.lock records."""
+        if (self.root / name).exists() or not fnmatch(name, LARGE):
+            return False
+        said, recorded = self.left_out.get(name, {}).get("md5"), self.locked_outs.get(name, {}).get("md5")
+        return said is not None and said == recorded
 
     @property
     def tasks(self) -> list[Task]:

@@ -1,0 +1,133 @@
+"""A run's evidence as one file: what is in it, what may be left out, and what verification says of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from selfgen.decision.run import decide_files
+from selfgen.errors import DataError
+from selfgen.export import evidence
+from selfgen.gates import mean_reward
+from selfgen.params import load
+from selfgen.records import Rollout, read_json
+from selfgen.training.results import mean
+from selfgen.verify import claims
+from selfgen.verify.cli import verify as command
+from selfgen.verify.run import LEFT_OUT, Run
+from tests.support import artifacts, locking
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("evidence")
+    artifacts.build(root)
+    return root
+
+
+@pytest.fixture
+def copy(whole_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole_run, tmp_path / "run"))
+
+
+def status(root: Path, name: str) -> tuple[str, str]:
+    found = {claim.name: (claim.status, claim.detail) for claim in claims.verify(root)}
+    return found[name]
+
+
+def unpacked(archive: Path, folder: Path) -> Path:
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
+    return folder
+
+
+def test_the_archive_verifies_without_the_weights_and_says_what_was_left_out(whole_run: Path, tmp_path: Path) -> None:
+    one, other = tmp_path / "one.tar.xz", tmp_path / "other.tar.xz"
+    files, left = evidence.write(whole_run, one)
+    evidence.write(whole_run, other)
+    assert one.read_bytes() == other.read_bytes()
+    arms = list(load(whole_run / "params.yaml").arms)
+    assert left == sorted(f"data/train/{arm}/adapter" for arm in arms)
+    with tarfile.open(one) as tar:
+        names = tar.getnames()
+    assert len(names) == files + 1
+    assert not [name for name in names if "/adapter/" in name]
+
+    answer = CliRunner().invoke(command, ["--root", str(one), "--json"])
+    said = json.loads(answer.output)
+    assert answer.exit_code == 0
+    assert said["passed"]
+    found = {claim["name"]: claim for claim in said["claims"]}
+    assert found["files.complete"]["status"] == claims.NOT_CHECKABLE
+    assert "left out of this archive" in found["files.complete"]["detail"]
+    assert found["results.verdict"]["status"] == claims.VERIFIED
+
+
+def test_only_weights_of_the_recorded_hash_may_be_left_out(whole_run: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "run.tar.xz"
+    evidence.write(whole_run, archive)
+    root = unpacked(archive, tmp_path / "run")
+    said = read_json(root / LEFT_OUT)
+    name = next(iter(said))
+    (root / LEFT_OUT).write_text(json.dumps({**said, name: {**said[name], "md5": "0" * 32 + ".dir"}}))
+    assert status(root, "files.complete")[0] == claims.FAILED
+
+    root = unpacked(archive, tmp_path / "other")
+    rows = "data/eval/base/rows.jsonl"
+    lock = Run(root).lock
+    entry = next(out for stage in lock.values() for out in stage["outs"] if out["path"] == rows)
+    (root / LEFT_OUT).write_text(json.dumps({**said, rows: entry}))
+    (root / rows).unlink()
+    assert status(root, "files.complete")[0] == claims.FAILED
+
+
+def test_a_run_that_lost_an_artifact_is_not_exported(copy: Path, tmp_path: Path) -> None:
+    (copy / "data/filter/tasks.jsonl").unlink()
+    with pytest.raises(DataError, match=r"tasks\.jsonl is missing .* `dvc pull`"):
+        evidence.write(copy, tmp_path / "run.tar.xz")
+    assert not (tmp_path / "run.tar.xz").exists()
+
+
+def test_another_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x.tar.xz").write_bytes(b"no archive")
+    with pytest.raises(DataError, match="not an evidence archive"), evidence.opened(tmp_path / "x.tar.xz"):
+        pass
+
+
+def test_a_control_that_was_never_trained_is_named_and_the_rest_is_verified(copy: Path) -> None:
+    params = load(copy / "params.yaml")
+    compared = {arm for criterion in params.decision.criteria for arm in criterion.weights}
+    control = next(arm for arm in params.arms if arm not in compared)
+    for folder in ("train", "eval"):
+        shutil.rmtree(copy / f"data/{folder}/{control}")
+    (copy / f"metrics/train/{control}.json").unlink(missing_ok=True)
+    (copy / f"metrics/eval/{control}.json").unlink()
+    shutil.rmtree(copy / "data/decide")
+    shutil.rmtree(copy / "reports", ignore_errors=True)
+    locking.lock(copy)
+
+    found = {claim.name: claim for claim in claims.verify(copy)}
+    assert not claims.failed(found.values())
+    for name in ("training.batches", "training.rewards", "training.optimizer", "training.checkpoints", "results.items"):
+        assert found[name].status == claims.VERIFIED
+        assert f"not yet trained and evaluated: {control}" in found[name].detail
+    decision = decide_files(params, copy / "data", copy)
+    assert decision["not_evaluated"] == [control]
+    assert control not in decision["accuracies"]
+
+    shutil.rmtree(copy / "data/eval/rl_selfgen")
+    with pytest.raises(DataError, match="rl_selfgen"):
+        decide_files(params, copy / "data", copy)
+
+
+def test_published_sums_do_not_depend_on_the_python_version() -> None:
+    """`sum` of floats rounds at every step before Python 3.12 and once at the end since."""
+    values = [0.1] * 10
+    assert mean(values) == 0.1
+    rows = [Rollout(0, 0, i, "p", v, 1.0, 1.0, 5) for i, v in enumerate(values)]
+    assert mean_reward(rows) == 0.1
