@@ -54,6 +54,23 @@ def test_the_plan_is_said_to_be_older_than_the_rows_and_unchanged(small_run: Che
     assert said["statement"] in small_run.selfgen("prereg", "--check").stdout
 
 
+def test_a_plan_registered_anew_runs_the_decision_again_and_it_says_so(small_run: Checkout) -> None:
+    try:
+        small_run.selfgen("prereg", "--seed", "7", "--replace")
+        assert list(json.loads(small_run.dvc("status", "--json").stdout)) == ["decide"]
+        assert ran(small_run.dvc("repro", "decide").stdout) == ["decide"]
+        said = json.loads((small_run.path / "data/decide/decision.json").read_text())["registration"]
+        assert said["before_first_row"] is False
+        assert "was NOT registered before the first evaluation row existed" in said["statement"]
+        assert said["changes"] == [{"what": "seeds", "registered": [7], "now": [0]}]
+        verified = small_run.selfgen("verify", check=False)
+        assert verified.returncode == 1
+        assert "seeds was registered as [7], the run used [0]" in verified.stdout
+    finally:
+        small_run.run("git", "checkout", "-q", "--", ".")
+        small_run.dvc("checkout")
+
+
 def test_a_second_evaluation_is_sampled_and_gives_the_same_answers(small_run: Checkout) -> None:
     evaluated = small_run.path / "data/eval"
     for arm in ("base", "rl_gsm8k", "rl_selfgen"):
