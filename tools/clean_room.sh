@@ -8,7 +8,7 @@ room=$(mktemp -d "${TMPDIR:-/tmp}/clean-room.XXXXXX")
 trap 'rm -rf "$room"' EXIT
 [ -z "$(git -C "$root" status --porcelain)" ] || echo "note: uncommitted changes are not in the clean room" >&2
 
-for name in $(env | sed -n 's/^\(TINKER_[A-Z_]*\|SELFGEN_[A-Z_]*\|DVC_[A-Z_]*\|HF_[A-Z_]*\|PYTHONPATH\|VIRTUAL_ENV\|XDG_[A-Z_]*\)=.*/\1/p'); do
+for name in $(env | sed -n 's/^\(TINKER_[A-Z_]*\|SELFGEN_[A-Z_]*\|DVC_[A-Z_]*\|HF_[A-Z_]*\|PYTHONPATH\|VIRTUAL_ENV\|VENV\|MAKE[A-Z]*\|MFLAGS\|XDG_[A-Z_]*\)=.*/\1/p'); do
   unset "$name"
 done
 export HOME="$room/home"
