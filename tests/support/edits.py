@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 def rows(root: Path, name: str) -> list[Row]:
     with jsonlines.open(root / name) as reader:
-        return list(reader)
+        return list(reader.iter(skip_empty=True))
 
 
 def edit_rows(name: str, change: Callable[[list[Row]], None]) -> Callable[[Path], None]:
