@@ -303,7 +303,17 @@ def test_symptoms_are_what_the_program_says() -> None:
     code = "".join(re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8")) for path in sources)
     text = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
     quoted = [q for cell in re.findall(r"^\| (.*?) \|", text, re.MULTILINE) for q in re.findall(r"`([^`]+)`", cell)]
-    others = ("dvc ", "conf/", "params.yaml`", "selfgen verify", "make", "No module named", "ensurepip", "apt-get ", "Unable to acquire lock")
+    others = (
+        "dvc ",
+        "conf/",
+        "params.yaml`",
+        "selfgen verify",
+        "make",
+        "No module named",
+        "ensurepip",
+        "apt-get ",
+        "Unable to acquire lock",
+    )
     ours = [q for q in quoted if not q.startswith(others) and q != "params.yaml"]
     assert len(ours) > 35
     for symptom in ours:

@@ -12,6 +12,7 @@ import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,11 @@ class BaseModel:
         self._sampler: Sampler | None = None
         self._tokenizer: Any = None
         self._digest: str | None = None
+        self.alone: Callable[[], AbstractContextManager] = nullcontext
+
+    @property
+    def on_gpu(self) -> bool:
+        return self._device.type == "cuda"
 
     @property
     def digest(self) -> str:
@@ -91,7 +97,7 @@ class BaseModel:
                 lanes = [GraphLane(decoder, self.text)]
             else:
                 lanes = [Lane(decoder, self.text) for _ in range(workers.count)]
-            self._sampler = Sampler(decoder, lanes, map=workers.map, **self._limits())
+            self._sampler = Sampler(decoder, lanes, map=workers.map, alone=self.alone, **self._limits())
         return self._sampler
 
     def _limits(self) -> dict[str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,8 +147,11 @@ class Sampler:
         max_rows: int = 128,
         max_cells: int = 1 << 18,
         map: Callable[..., Iterable] = map,
+        alone: Callable[[], AbstractContextManager] = nullcontext,
     ):
+        """`alone` wraps the computing of prompts: see `server.Server.standing_still`."""
         self.decoder = decoder
+        self.alone = alone
         self.max_rows = max_rows
         self.max_cells = max_cells
         self.map = map
@@ -172,7 +176,9 @@ class Sampler:
     @torch.inference_mode()
     def step(self) -> None:
         """Admit what fits, decode one token of every running sequence, hand back what has finished."""
-        self._admit()
+        if self.waiting:
+            with self.alone():
+                self._admit()
         active = [lane for lane in self.lanes if lane.running]
         for lane in active:
             lane.lora = self._bind(lane)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from selfgen.embedded import protocol, rest
@@ -49,6 +50,9 @@ class Server:
         self.sampling: dict[str, SamplingSession] = {}
         self.queued: dict[str, set[str]] = {}  # by session: ids of all calls it ever queued
         self.loop: asyncio.AbstractEventLoop | None = None
+        for model in engine.models.values():
+            if model.on_gpu:
+                model.alone = self.standing_still
 
     # Helpers ---------------------------------------------------------------------------------------------------------
 
@@ -103,6 +107,30 @@ class Server:
                 self.loop.call_soon_threadsafe(fulfil, result, error)
 
         return done
+
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """The event loop waits for a block of the compute thread.
+
+        Prompts on a GPU are a thousand short kernel launches, and after each the thread must get Python's lock back.
+        Beside a loop that is busy with requests that takes ten times as long as the launches themselves.
+        """
+        started, over = threading.Event(), threading.Event()
+
+        def stand() -> None:
+            started.set()
+            over.wait()
+
+        try:
+            if self.loop is not None:
+                self.loop.call_soon_threadsafe(stand)
+                started.wait(timeout=1.0)
+        except RuntimeError:  # the loop is gone: the server is stopping
+            pass
+        try:
+            yield
+        finally:
+            over.set()
 
     # Training --------------------------------------------------------------------------------------------------------
 
