@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import tarfile
+import tempfile
+import urllib.request
+from pathlib import Path
 from typing import Any
 
 
@@ -31,3 +35,20 @@ def writes_adapters() -> bool:
     import tinker
 
     return hasattr(tinker.TrainingClient, "save_weights_external")
+
+
+def fetch_archive(service_client: Any, path: str, folder: Path) -> None:
+    """Unpack the archive of a sampler checkpoint into `folder`.
+
+    The cookbook's own download refuses paths without the part `sampler_weights`, which some engines give.
+
+    Raises:
+        tinker.TinkerError, urllib.error.URLError, tarfile.TarError: the service has no such archive, or it arrives broken.
+    """
+    run_id, _, checkpoint_id = path.removeprefix("tinker://").partition("/")
+    link = service_client.create_rest_client().get_checkpoint_archive_url(run_id, checkpoint_id).result()
+    with tempfile.TemporaryDirectory() as place:
+        archive = Path(place) / "archive"
+        urllib.request.urlretrieve(link.url, archive)
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder, filter="data")

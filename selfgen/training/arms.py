@@ -324,7 +324,7 @@ def discard(service: Service, paths: Iterable[str]) -> None:
         for path in paths:
             try:
                 rest.delete_checkpoint_from_tinker_path(path).result()
-            except (tinker.TinkerError, OSError):
+            except (tinker.TinkerError, OSError, ValueError):  # ValueError: a path of another form than the SDK's
                 logging.getLogger(__name__).warning("%s: not deleted; the service's expiry will", path)
 
 

@@ -11,6 +11,7 @@ import http.client
 import importlib.util
 import json
 import shutil
+import tarfile
 import tempfile
 import time
 import urllib.error
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from selfgen.service import Service
 
 
-_BROKEN = (urllib.error.URLError, ConnectionError, TimeoutError, http.client.HTTPException)
+_BROKEN = (urllib.error.URLError, ConnectionError, TimeoutError, http.client.HTTPException, tarfile.TarError)
 """How a download from a signed URL breaks on a bad network."""
 
 _EXPORT_SECONDS = 3600
@@ -109,7 +110,7 @@ def export_adapter(service: Service, state_path: str, sampler_path: str, folder:
         if sdk.writes_adapters():
             client = sdk.ready(service.client.create_training_client_from_state(state_path))
             path = client.save_weights_external("export", ttl_seconds=_EXPORT_SECONDS).result().path
-        _download(path, staging, service.base_url)
+        _download(path, staging, service)
         if not (staging / "adapter_model.safetensors").is_file():
             raise ServiceError(f"{path}: the export holds no adapter_model.safetensors; check the service")
         shutil.rmtree(folder, ignore_errors=True)
@@ -124,15 +125,18 @@ def export_adapter(service: Service, state_path: str, sampler_path: str, folder:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _download(path: str, folder: Path, base_url: str) -> None:
-    """The cookbook's download, repeated when it breaks: unlike the SDK's calls it gives up at the first lost connection."""
+def _download(path: str, folder: Path, service: Service) -> None:
+    """The stock download, repeated when it breaks: unlike the SDK's calls it gives up at the first lost connection."""
     from tinker_cookbook.exceptions import WeightsDownloadError
 
     for wait in (0.5, 1.0, 2.0, 4.0, 8.0, None):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FutureWarning)
-                _stock_download()(tinker_path=path, output_dir=str(folder), base_url=base_url)
+                if sdk.writes_adapters():
+                    _stock_download()(tinker_path=path, output_dir=str(folder), base_url=service.base_url)
+                else:
+                    sdk.fetch_archive(service.client, path, folder)
             return
         except (WeightsDownloadError, *_BROKEN) as error:
             if wait is None or not isinstance(error.__cause__ or error, _BROKEN):
