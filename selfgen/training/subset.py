@@ -118,7 +118,7 @@ def read_imported(arm: str, root: str | Path = ".") -> list[Problem]:
     path = Path(root) / IMPORTS / f"{arm}.jsonl"
     if not path.exists():
         raise DataError(
-            f"{path}: no such file; run `selfgen import FILE --arm {arm}`. A queued or --temp experiment sees what git "
+            f"{path}: no such file; run `selfgen import FILE --arm {arm}`; a queued or --temp experiment sees what git "
             f"tracks: `git add {path}`, or `dvc exp run --copy-paths {path}`"
         )
     return list(read_jsonl(path, Problem))
