@@ -34,10 +34,10 @@ step "dvc pull elsewhere"
 git clone -q "$room/first" "$room/third"
 cd "$room/third"
 dvc pull -q
-dvc status | tee /dev/stderr | grep -q "up to date"
+dvc status | tee >(cat >&2) | grep -q "up to date"
 [ -z "$(git status --porcelain)" ] || { echo "error: pulling changed tracked files" >&2; exit 1; }
 
 step "selfgen verify"
 # The environment is the first clone's; the code that verifies is this one's.
-PYTHONPATH=$PWD selfgen verify | tail -n 1 | tee /dev/stderr | grep -q " 0 failed"
+PYTHONPATH=$PWD selfgen verify | tail -n 1 | tee >(cat >&2) | grep -q " 0 failed"
 step "clean room: all done"
