@@ -36,7 +36,10 @@ def verified(checkout: Checkout) -> None:
     assert sum(claim["status"] == "verified" for claim in claims["claims"]) > 25
 
 
-@pytest.mark.parametrize("kind", ["folder", "http", "s3"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("kind", ["folder", pytest.param("http", marks=SLOW), pytest.param("s3", marks=SLOW)])
 def test_a_fresh_clone_pulls_all_that_verify_needs(
     published: Checkout, kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -71,6 +74,7 @@ def test_repro_with_pull_fetches_instead_of_running(published: Checkout, folder:
     clean(ours)
 
 
+@SLOW
 def test_the_run_cache_restores_a_run_that_no_lock_file_records(
     published: Checkout, folder: Remote, tmp_path: Path
 ) -> None:
@@ -129,6 +133,7 @@ def test_pushing_without_a_remote_is_one_line(published: Checkout, tmp_path: Pat
     assert "see `dvc remote list`" in done.stderr
 
 
+@SLOW
 def test_a_push_that_was_killed_leaves_whole_objects_and_is_finished_by_the_next(
     published: Checkout, folder: Remote, tmp_path: Path
 ) -> None:
@@ -149,6 +154,7 @@ def test_a_push_that_was_killed_leaves_whole_objects_and_is_finished_by_the_next
     clean(theirs)
 
 
+@SLOW
 def test_a_pull_that_was_killed_is_finished_by_the_next(published: Checkout, folder: Remote, tmp_path: Path) -> None:
     for number, stop in enumerate(
         (lambda path: len(objects(path / ".dvc/cache")) > 20, lambda path: (path / "data/train").exists())
