@@ -70,7 +70,9 @@ class Checkout:
     def branch_off(self, path: Path) -> Checkout:
         """A clone that shares this checkout's DVC cache, with all artifacts in place."""
         found = self.clone(path)
-        found.dvc("cache", "dir", "--local", str(self.path / ".dvc/cache"))
+        link = path.parent / f"cache-of-{path.name.encode('ascii', 'ignore').decode()}"
+        link.symlink_to(self.path / ".dvc/cache")  # DVC's config takes no letters beyond ASCII
+        found.dvc("cache", "dir", "--local", str(link))
         found.dvc("checkout")
         return found
 
