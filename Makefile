@@ -11,7 +11,7 @@ export TINKER_TELEMETRY := 0
 STAMP := $(VENV)/.selfgen-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 SCALE ?= embedded
 
-.PHONY: help setup params repro test test-slow lint bench report picture serve push pull repair verify clean compat compat-old clean-room
+.PHONY: help setup params repro test test-slow lint bench report picture serve push pull repair verify clean compat compat-old engine-skyrl clean-room
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -52,6 +52,20 @@ compat-old: setup ## Run the whole pipeline, small, under tinker SDK 0.25
 	@test -x $(OLD)/bin/python || { $(BIN)/python -m venv $(OLD) && $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $$(echo $(OLD)/lib/python*/site-packages)/newer.pth; }
 	@$(OLD)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --ignore-installed --constraint constraints-tinker-0.25.txt tinker tinker-cookbook
 	@PATH="$(abspath $(OLD))/bin:$$PATH" $(OLD)/bin/python -m tests.compat.old_sdk 0.25.0
+
+# SkyRL wants Python 3.12, and starts its engine again through `uv run`: without a project, that is this environment.
+SKYRL := .venv-skyrl
+PYTHON312 ?= python3.12
+MODEL ?= selfgen/embedded/models/policy
+PORT ?= 8787
+engine-skyrl: ## Serve MODEL, a folder, with SkyRL on the CPU (JAX), in an environment of its own
+	@test -x $(SKYRL)/bin/python || "$(PYTHON312)" -m venv $(SKYRL)
+	@test -f $(SKYRL)/.installed || { echo "installing into $(SKYRL) (7 GB, minutes)"; $(SKYRL)/bin/python -m pip install --quiet --disable-pip-version-check 'skyrl[tinker,jax]==0.4.0' aiohttp uv torch && touch $(SKYRL)/.installed; }
+	@mkdir -p $(SKYRL)/state
+	@echo "serving $(abspath $(MODEL)) on http://127.0.0.1:$(PORT); any TINKER_API_KEY that starts with tml- will do"
+	@PATH="$(abspath $(SKYRL))/bin:$$PATH" VIRTUAL_ENV="$(abspath $(SKYRL))" JAX_PLATFORMS=cpu uv run --no-project --active -m skyrl.tinker.api \
+	  --base-model "$(abspath $(MODEL))" --backend jax --backend-config '{"max_lora_adapters": 32, "max_lora_rank": 32}' \
+	  --checkpoints-base "$(abspath $(SKYRL))/state" --database-url "sqlite:///$(abspath $(SKYRL))/state/tinker.db" --host 127.0.0.1 --port $(PORT)
 
 compat: setup ## Run the stock cookbook recipes against the embedded server
 	@python -m pytest -q -m compat tests/compat

@@ -87,5 +87,5 @@ def service_errors(where: str) -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             yield
-    except (tinker.TinkerError, OSError) as error:
+    except (tinker.TinkerError, OSError, ValueError) as error:  # ValueError: what the SDK makes of a refused promise
         raise as_service_error(error, where) from None
