@@ -7,6 +7,7 @@ lets a run start or stops it, with one line for each thing that is missing.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -92,18 +93,20 @@ def lacks(params: Params, offered: Iterable[Any]) -> list[str]:
 
 def refused_rank(params: Params, service: Service) -> list[str]:
     """Whether the service makes a training run of the stated LoRA rank. The run is left at once."""
+    import httpx
     import tinker
 
     client = tinker.ServiceClient(base_url=service.base_url, api_key=service.api_key)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
-            sdk.ready(client.create_lora_training_client(params.model.name, rank=params.model.lora_rank, seed=0))
-            sdk.close(client)  # ends its session, and with it the run
+            made = sdk.ready(client.create_lora_training_client(params.model.name, rank=params.model.lora_rank, seed=0))
+            with contextlib.suppress(httpx.HTTPError):
+                sdk.close(client, made.model_id, service.base_url, service.api_key)
     except (tinker.TinkerError, ValueError) as error:
         reason = " ".join(str(error).split())[:160]
         return [
-            f"makes no LoRA of rank {params.model.lora_rank} for {params.model.name} ({reason}); edit model.lora_rank"
+            f"makes no LoRA of rank {params.model.lora_rank} for {params.model.name} ({reason}); edit model.lora_rank, or free what it names"
         ]
     return []
 

@@ -5,7 +5,9 @@ Exit codes: 0 done, 1 an error the user can act on or a failed check, 2 wrong us
 
 from __future__ import annotations
 
+import atexit
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -70,19 +72,33 @@ def cli() -> None:
 
 def run(command: click.Command, **kwargs: Any) -> None:
     """Run a click command with the error contract of every entry point: one line on stderr, exit code 1."""
+    code = _code(command, **kwargs)
+    if "tinker" in sys.modules:
+        # The SDK's threads outlive its clients, and Python's own shutdown now and then aborts in one of them, after
+        # everything is written. Leave without it.
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def _code(command: click.Command, **kwargs: Any) -> int:
+    """The exit code of a command that has run."""
     try:
         command.main(standalone_mode=False, **kwargs)
+        return 0
     except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
+        return stop.exit_code
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         print("interrupted; what was finished is kept, run the same command again to go on", file=sys.stderr)
-        sys.exit(130)
+        return 130
     except SelfgenError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except OSError as error:
         if error.errno is None or error.filename is None:
             raise
@@ -90,7 +106,7 @@ def run(command: click.Command, **kwargs: Any) -> None:
             f"error: {error.filename}: {error.strerror}; check the path, its permissions and free space",
             file=sys.stderr,
         )
-        sys.exit(1)
+        return 1
 
 
 def main() -> None:

@@ -24,10 +24,19 @@ def supported_models(service_client: Any, base_url: str, api_key: str) -> list[A
     return list(service_client.get_server_capabilities().supported_models)
 
 
-def close(service_client: Any) -> None:
-    """End a client's session and what it holds; SDKs without `close` leave that to the service."""
+def close(service_client: Any, run_id: str, base_url: str, api_key: str) -> None:
+    """End a client's session, and with it a training run; SDKs without `close` unload the run alone.
+
+    Raises:
+        httpx.HTTPError: an older service does not answer.
+    """
     if hasattr(service_client, "close"):
         service_client.close("success").result()
+        return
+    import httpx
+
+    url, body = f"{base_url.rstrip('/')}/api/v1/unload_model", {"model_id": run_id, "type": "unload_model"}
+    httpx.post(url, json=body, headers={"X-API-Key": api_key}, timeout=20)
 
 
 def writes_adapters() -> bool:

@@ -230,6 +230,8 @@ class Service:
                 self.client.create_rest_client().get_weights_info_by_tinker_path(path).result()
         except tinker.APIConnectionError:
             raise
+        except tinker.BadRequestError:  # a service that tells nothing of such paths; using it will tell
+            return True
         except tinker.TinkerError:
             return False
         return True
