@@ -26,7 +26,7 @@ def waiting() -> SimpleNamespace:
     calls: list[Any] = []
     config = SimpleNamespace(context=64, vocab_size=100)
     model = SimpleNamespace(end_tokens=frozenset(), config=config, decoder=SimpleNamespace(config=config))
-    engine = SimpleNamespace(seed=0, submit=lambda call, done: calls.append(done), model=lambda name: model)
+    engine = SimpleNamespace(models={}, seed=0, submit=lambda call, done: calls.append(done), model=lambda name: model)
     server = Server(engine, "key")  # type: ignore[arg-type]
     server.sessions["s"] = ClientSession("s", None, None)
     server.sampling["s:sample:0"] = SamplingSession("s:sample:0", "s", "m", None, None)
