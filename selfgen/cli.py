@@ -72,7 +72,11 @@ def cli() -> None:
 
 def run(command: click.Command, **kwargs: Any) -> None:
     """Run a click command with the error contract of every entry point: one line on stderr, exit code 1."""
-    code = _code(command, **kwargs)
+    leave(_code(command, **kwargs))
+
+
+def leave(code: int) -> None:
+    """End this process. A caller that must live on (a test) puts `sys.exit` in its place."""
     if "tinker" in sys.modules:
         # The SDK's threads outlive its clients, and Python's own shutdown now and then aborts in one of them, after
         # everything is written. Leave without it.

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 FOLDER = Path("prereg")
 # Where samples come from, what they may cost and who watches change no row's meaning; the seed is planned as a list.
-_NOT_PLANNED = frozenset({"service", "budget", "tracking", "seed"})
+# `transfer` sets stand beside the result and never decide.
+_NOT_PLANNED = frozenset({"service", "budget", "tracking", "seed", "transfer"})
 # Stages whose code cannot change a row or the verdict.
 _NOT_CODE = frozenset({"code", "report"})
 
