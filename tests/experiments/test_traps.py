@@ -78,11 +78,13 @@ def test_ctrl_c_in_a_stage_is_one_line_stops_the_server_and_leaves_nothing_half_
     process = subprocess.Popen(
         [sys.executable, "-m", "dvc", "repro", "--force", "--single-item", "generate"],
         cwd=work.path,
-        env=work.environment(),
+        env={**work.environment(), "SELFGEN_JOURNAL": "off"},  # answered from the journal it would be over too soon
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        # A shell's background job, as CI may be, ignores SIGINT, and so would all that it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
     def children() -> list[psutil.Process]:
