@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from selfgen.export.evidence import opened
 from selfgen.records import EvalRow, read_json, read_jsonl
 from selfgen.verify import claims
 
+GSM8K = Path(os.environ.get("SELFGEN_GSM8K") or Path(__file__).parent.parent.parent / "shared/gsm8k")
 RESULTS = sorted((Path(__file__).parent.parent / "results").glob("*/evidence.tar.xz"))
 
 
@@ -18,12 +20,15 @@ RESULTS = sorted((Path(__file__).parent.parent / "results").glob("*/evidence.tar
 @pytest.mark.parametrize("archive", RESULTS, ids=lambda path: path.parent.name)
 def test_committed_evidence_verifies_and_its_page_states_its_numbers(archive: Path) -> None:
     page = (archive.parent / "README.md").read_text(encoding="utf-8")
-    with opened(archive) as root:
-        found = claims.verify(root)
+    for source in (None, GSM8K) if GSM8K.is_dir() else (None,):
+        with opened(archive, str(source) if source else None) as root:
+            found = claims.verify(root)
         assert [(claim.name, claim.detail) for claim in claims.failed(found)] == []
         counts = claims.to_json(found)["counts"]
         said = f"{counts['verified']} claims verified, 0 failed, {counts['not checkable here']} not checkable here"
         assert said in page
+    with opened(archive) as root:
+        assert not (root / "data/curated/test.jsonl").exists()
         for arm in read_json(root / "data/decide/decision.json")["accuracies"]:
             rows = list(read_jsonl(root / f"data/eval/{arm}/rows.jsonl", EvalRow))
             right, tokens = sum(row.correct for row in rows), sum(row.n_tokens for row in rows) / len(rows)

@@ -82,7 +82,8 @@ def adapters(arms: tuple[str, ...], out: Path, replace: bool) -> None:
 @export.command()
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Default: exports/SCALE-evidence.tar.xz.")
 @click.option("--root", type=click.Path(file_okay=False, path_type=Path), default=Path("."), help="The run's folder.")
-def evidence(out: Path | None, root: Path) -> None:
+@click.option("--without-curated", is_flag=True, help="Leave out the curated rows too: a public set is loaded anew.")
+def evidence(out: Path | None, root: Path, without_curated: bool) -> None:
     """Export what verification needs, without the trained weights, as one small file.
 
     \b
@@ -93,5 +94,5 @@ def evidence(out: Path | None, root: Path) -> None:
     from selfgen.export import evidence as archive
 
     out = out or archive.default_name(root)
-    files, left = archive.write(root, out)
-    click.echo(f"{out}: {files} files, {out.stat().st_size / 1e6:.1f} MB, without {len(left)} trained adapters")
+    files, left = archive.write(root, out, curated=not without_curated)
+    click.echo(f"{out}: {files} files, {out.stat().st_size / 1e6:.1f} MB, {len(left)} artifacts left out")

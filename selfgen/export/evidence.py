@@ -17,26 +17,29 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
 from selfgen.errors import DataError
-from selfgen.records import replace_file
-from selfgen.verify.run import LARGE, LEFT_OUT, Run
+from selfgen.records import replace_file, write_jsonl
+from selfgen.verify.run import LARGE, LEFT_OUT, PUBLIC, Run
 
 FILES = ("params.yaml", "dvc.yaml", "dvc.lock")
 FOLDERS = ("metrics", "review", "prereg", "reports", "data")
 SUFFIX = ".tar.xz"
 
 
-def write(root: Path, out: Path) -> tuple[int, list[str]]:
+def write(root: Path, out: Path, *, curated: bool = True) -> tuple[int, list[str]]:
     """Write the archive; returns the number of files in it and the artifacts left out. Equal runs give equal bytes.
+
+    `curated=False` leaves out the rows of the curated set as well: a public set need not be published again.
 
     Raises:
         DataError: no dvc.lock, or an artifact is neither here nor among those that may be left out.
     """
     run = Run(root)
-    left = {name: entry for name, entry in run.locked_outs.items() if fnmatch(name, LARGE)}
+    patterns = (LARGE,) if curated else (LARGE, *PUBLIC)
+    left = {n: entry for n, entry in run.locked_outs.items() if any(fnmatch(n, pattern) for pattern in patterns)}
     lost = [name for name in run.locked_outs if name not in left and not (root / name).exists()]
     if lost:
         raise DataError(f"{root / lost[0]} is missing ({len(lost)} of {len(run.locked_outs)}); run `dvc pull`")
-    names = sorted({*(name for name in FILES if (root / name).is_file()), *_inside(root)})
+    names = sorted({*(name for name in FILES if (root / name).is_file()), *_inside(root)} - left.keys())
     with replace_file(out) as temporary, tarfile.open(temporary, mode="w:xz", preset=9) as tar:
         _add(tar, LEFT_OUT, (json.dumps(left, indent=2, sort_keys=True) + "\n").encode())
         for name in names:
@@ -58,9 +61,31 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(info, io.BytesIO(content))
 
 
+def put_back(root: Path, source: str) -> None:
+    """Write the curated rows that an archive leaves out, and the problems that arms select from them, from `source`.
+
+    Verification compares their hashes with dvc.lock, so another set cannot pass for them.
+    """
+    from selfgen.curated.load import load
+    from selfgen.training.subset import select
+
+    run = Run(root)
+    splits = load(run.params.curated.model_copy(update={"source": source}))
+    for split in ("train", "test"):
+        if not (root / f"data/curated/{split}.jsonl").exists():
+            write_jsonl(root / f"data/curated/{split}.jsonl", splits[split])
+    for arm, own in run.params.arms.items():
+        path = root / f"data/subset/{arm}.jsonl"
+        if not path.exists() and own.data in ("curated", "tasks", "mixed", "one_task"):
+            n, seed = run.params.train.problems, run.params.arm_seed(arm)
+            write_jsonl(path, select(own.data, n, seed, curated=splits["train"], tasks=run.tasks))
+
+
 @contextmanager
-def opened(path: Path) -> Iterator[Path]:
+def opened(path: Path, curated: str | None = None) -> Iterator[Path]:
     """An evidence archive unpacked for the length of a block; a folder is given back as it is.
+
+    `curated` is a folder or Hub id to load the curated rows from that the archive leaves out.
 
     Raises:
         DataError: not an evidence archive.
@@ -79,6 +104,8 @@ def opened(path: Path) -> Iterator[Path]:
             ) from None
         if not (Path(name) / "dvc.lock").is_file():
             raise DataError(f"{path}: holds no dvc.lock; `selfgen export evidence` makes an archive that does")
+        if curated is not None:
+            put_back(Path(name), curated)
         yield Path(name)
 
 

@@ -83,7 +83,10 @@ def repairs(run: Run) -> str:
 def gate(run: Run) -> str:
     """The five activation checks, recomputed from rollouts, manifests and tasks, are as published and pass."""
     run.require(
-        "data/gate/gate.json", *(f"data/pilot/{arm}/rollouts.jsonl" for arm in (gates.TREATMENT, gates.BASELINE))
+        "data/gate/gate.json",
+        "data/curated/train.jsonl",
+        "data/curated/test.jsonl",
+        *(f"data/pilot/{arm}/rollouts.jsonl" for arm in (gates.TREATMENT, gates.BASELINE)),
     )
     report = gates.from_files(run.params.gate, run.root)
     expect(run.json("data/gate/gate.json"), report.to_json(), "data/gate/gate.json")

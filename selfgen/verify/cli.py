@@ -19,8 +19,9 @@ from selfgen.verify.run import Run
 @click.option(
     "--root", default=".", type=click.Path(exists=True, path_type=Path), help="Project folder or evidence archive."
 )
+@click.option("--curated", help="Folder or Hub id of the curated set, where an archive leaves its rows out.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def verify(rev: str | None, root: Path, as_json: bool) -> None:
+def verify(rev: str | None, root: Path, curated: str | None, as_json: bool) -> None:
     """Recompute every published claim from the artifacts alone: no service, no key. Exit 1 when one fails.
 
     \b
@@ -28,7 +29,7 @@ def verify(rev: str | None, root: Path, as_json: bool) -> None:
       selfgen verify
       selfgen verify --rev v1.0 --json
     """
-    with opened(root) as here, checkout(here, rev) as folder:
+    with opened(root, curated) as here, checkout(here, rev) as folder:
         found = list(claims.check(Run(folder)))
     if as_json:
         click.echo(json.dumps(claims.to_json(found), indent=2, ensure_ascii=False))

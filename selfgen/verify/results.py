@@ -79,6 +79,7 @@ def verdict(run: Run) -> str:
 def sensitivity(run: Run) -> str:
     """The analyses beside the verdict, which do not decide, follow from the per-item rows."""
     said = run.json(DECISION)
+    run.require("data/curated/test.jsonl")
     again = decide_files(run.params, run.root / "data", run.root)
     for part in ("sensitivity", "noise_floor"):
         if part not in said:

@@ -19,7 +19,12 @@ from selfgen.tasks.overlap import OverlapIndex
 
 T = TypeVar("T")
 LEFT_OUT = "left_out.json"
-LARGE = "data/train/*/adapter"  # what may be left out of an evidence archive
+LARGE = "data/train/*/adapter"  # what an evidence archive leaves out
+PUBLIC = (
+    "data/curated/train.jsonl",
+    "data/curated/test.jsonl",
+    "data/subset/*.jsonl",
+)  # rows of a public set, which its maker may leave out too
 
 
 class NotHere(Exception):
@@ -133,7 +138,7 @@ class Run:
 
     def left_out_by_its_maker(self, name: str) -> bool:
         """Whether `name` is missing because the archive says so, of the very content that dvc.lock records."""
-        if (self.root / name).exists() or not fnmatch(name, LARGE):
+        if (self.root / name).exists() or not any(fnmatch(name, pattern) for pattern in (LARGE, *PUBLIC)):
             return False
         said, recorded = self.left_out.get(name, {}).get("md5"), self.locked_outs.get(name, {}).get("md5")
         return said is not None and said == recorded
