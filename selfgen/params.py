@@ -288,6 +288,11 @@ class DecisionParams(_Model):
     criteria: Annotated[tuple[CriterionParams, ...], Field(min_length=1)]
     exclude: tuple[str, ...] = ()
 
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The arms, `base` included, that some criterion weighs, in the criteria's order."""
+        return tuple(dict.fromkeys(arm for criterion in self.criteria for arm in criterion.weights))
+
 
 class Params(_Model):
     """All of params.yaml."""

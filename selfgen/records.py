@@ -248,16 +248,10 @@ def replace_file(path: str | Path) -> Iterator[Path]:
 
 def _writer_is_gone(temporary: Path) -> bool:
     """Whether the process whose id stands in a temporary name has ended."""
+    import psutil
+
     pid = temporary.name.split(".")[-2].partition("-")[0]
-    if not pid.isdigit():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return False
+    return pid.isdigit() and not psutil.pid_exists(int(pid))
 
 
 def write_jsonl(path: str | Path, records: Iterable[Any]) -> int:

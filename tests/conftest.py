@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,3 +63,19 @@ def spec_json() -> Path:
     if not path.is_file():
         pytest.skip(f"needs the registered plan at {path}; set SELFGEN_SPEC")
     return path
+
+
+@pytest.fixture(scope="session")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete run with control arms, built without a service. Read only."""
+    from tests.support import artifacts
+
+    folder = tmp_path_factory.mktemp("run")
+    artifacts.build(folder)
+    return folder
+
+
+@pytest.fixture
+def copy(whole_run: Path, tmp_path: Path) -> Path:
+    """A copy of `whole_run` to change."""
+    return Path(shutil.copytree(whole_run, tmp_path / "run"))

@@ -20,19 +20,7 @@ from selfgen.training.results import mean
 from selfgen.verify import claims
 from selfgen.verify.cli import verify as command
 from selfgen.verify.run import LEFT_OUT, Run
-from tests.support import artifacts, locking
-
-
-@pytest.fixture(scope="module")
-def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("evidence")
-    artifacts.build(root)
-    return root
-
-
-@pytest.fixture
-def copy(whole_run: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(whole_run, tmp_path / "run"))
+from tests.support import locking
 
 
 def status(root: Path, name: str) -> tuple[str, str]:
@@ -131,3 +119,19 @@ def test_published_sums_do_not_depend_on_the_python_version() -> None:
     assert mean(values) == 0.1
     rows = [Rollout(0, 0, i, "p", v, 1.0, 1.0, 5) for i, v in enumerate(values)]
     assert mean_reward(rows) == 0.1
+
+
+def test_rows_of_a_public_set_may_stay_away_and_another_set_cannot_take_their_place(
+    whole_run: Path, tmp_path: Path
+) -> None:
+    archive = tmp_path / "run.tar.xz"
+    _, left = evidence.write(whole_run, archive, curated=False)
+    assert {"data/curated/train.jsonl", "data/curated/test.jsonl", "data/subset/rl_gsm8k.jsonl"} <= set(left)
+    with evidence.opened(archive) as root:
+        found = {claim.name: claim for claim in claims.verify(root)}
+        assert not claims.failed(found.values())
+        assert found["results.verdict"].status == found["audits.gate"].status == claims.NOT_CHECKABLE
+        assert found["tasks.labels"].status == claims.VERIFIED
+    with evidence.opened(archive, "anything") as root:  # the stand-in's own rows, which this run did not use
+        assert (root / "data/curated/test.jsonl").is_file()
+        assert status(root, "files.hashes")[0] == claims.FAILED

@@ -91,7 +91,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "selfgen/tasks/repair.py": ("audit",),
     "selfgen/tasks/quarantine.py": ("filter", "audit"),
     "selfgen/tasks/reasons.py": ("filter", "audit", "report"),
-    "selfgen/numeric.py": ("audit",),
+    "selfgen/numeric.py": ("curated", "audit"),
     "selfgen/tasks/measure.py": (),
     "selfgen/tasks/plants.py": (),
     **{

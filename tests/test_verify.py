@@ -23,18 +23,6 @@ from selfgen.verify.run import Run, expect
 from tests.support import artifacts, edits, locking, mutations
 
 
-@pytest.fixture(scope="session")
-def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("run")
-    artifacts.build(root)
-    return root
-
-
-@pytest.fixture
-def copy(whole_run: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(whole_run, tmp_path / "run"))
-
-
 def assert_clean(root: Path) -> None:
     found = claims.verify(root)
     assert [(claim.name, claim.detail) for claim in claims.failed(found)] == []

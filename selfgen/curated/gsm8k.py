@@ -56,6 +56,21 @@ def digest(rows: Iterable[CuratedRow]) -> str:
     return state.hexdigest()
 
 
+def from_hub(where: str, source: str, config: str | None, split: str, revision: str | None, instead: str) -> Any:
+    """One split of a Hub dataset; `where` names the params key and `instead` what to do without a network.
+
+    Raises:
+        DataError: it cannot be loaded.
+    """
+    import datasets
+
+    try:
+        return datasets.load_dataset(source, config, split=split, revision=revision)
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise DataError(f"{where}: cannot be loaded ({reason}); check the network, or {instead}") from None
+
+
 def load(source: str, config: str | None, revision: str | None) -> dict[str, list[CuratedRow]]:
     """Both splits, from a folder that holds train.jsonl and test.jsonl, or from the Hub through `datasets`.
 
@@ -73,19 +88,14 @@ def load(source: str, config: str | None, revision: str | None) -> dict[str, lis
     out = {}
     for split in ("train", "test"):
         where = f"{source}/{split}"
-        try:
-            if local:
-                path = folder / f"{split}.jsonl"
-                if not path.is_file():
-                    raise DataError(f"{path}: no such file; curated.source must hold train.jsonl and test.jsonl")
-                where = str(path)
-                rows: Any = datasets.Dataset.from_list([to_dict(row) for row in read_jsonl(path, Original)])
-            else:
-                rows = datasets.load_dataset(source, config, split=split, revision=revision)
-        except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-            reason = " ".join(str(error).split())[:120]
-            raise DataError(
-                f"curated.source {source}: cannot be loaded ({reason}); check the network, or set curated.source to a folder"
-            ) from None
+        if local:
+            path = folder / f"{split}.jsonl"
+            if not path.is_file():
+                raise DataError(f"{path}: no such file; curated.source must hold train.jsonl and test.jsonl")
+            where = str(path)
+            rows: Any = datasets.Dataset.from_list([to_dict(row) for row in read_jsonl(path, Original)])
+        else:
+            instead = "set curated.source to a folder"
+            rows = from_hub(f"curated.source {source}", source, config, split, revision, instead)
         out[split] = canonical(rows, "gsm8k", split, where)
     return out

@@ -7,14 +7,16 @@ that a row belongs to: `svamp-00012`.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import jsonlines
+
 from selfgen.curated import gsm8k, standin
 from selfgen.errors import DataError
+from selfgen.numeric import parse_number
 from selfgen.params import TransferParams
 from selfgen.records import CuratedRow
 
@@ -71,9 +73,9 @@ def _rows(name: str, params: TransferParams) -> list[CuratedRow]:
 def final_answer(solution: Any) -> str:
     """What the grader compares with: the text after the last `####` if there is one; 145.0 is 145, 1,000 is 1000."""
     text = str(solution).rpartition("####")[2].strip()
-    if re.fullmatch(r"-?(\d+|\d{1,3}(,\d{3})+)(\.0+)?", text):
-        return str(int(text.split(".")[0].replace(",", "")))
-    return text
+    plain = re.fullmatch(r"[-\d,.]+", text)
+    number = parse_number(text) if plain else None
+    return str(number) if number is not None and number.denominator == 1 else text
 
 
 def _raw(where: str, params: TransferParams) -> Iterable[Mapping[str, Any]]:
@@ -86,20 +88,12 @@ def _raw(where: str, params: TransferParams) -> Iterable[Mapping[str, Any]]:
         raise DataError(
             f"{where}: no such file; give a JSON lines file, a folder with {params.split}.jsonl, or a Hub id"
         )
-    import datasets
-
-    try:
-        return datasets.load_dataset(params.source, params.config, split=params.split, revision=params.revision)
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise DataError(f"{where}: cannot be loaded ({reason}); check the network, or name a file") from None
+    return gsm8k.from_hub(where, params.source, params.config, params.split, params.revision, "name a file")
 
 
 def _lines(file: Path) -> Iterable[Mapping[str, Any]]:
-    with open(file, encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                try:
-                    yield json.loads(line)
-                except ValueError as error:
-                    raise DataError(f"{file}:{number}: not JSON: {error}") from None
+    with jsonlines.open(file) as reader:
+        try:
+            yield from reader.iter(type=dict, skip_empty=True)
+        except jsonlines.InvalidLineError as error:
+            raise DataError(f"{file}:{error.lineno}: not a JSON object; mend the line") from None

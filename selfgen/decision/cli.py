@@ -65,7 +65,7 @@ def power(
     rule = load(params_file).decision
     n = n_items or len(_items())
     assumed = {arm: _share(value, arm) for arm, value in (_pair(a) for a in accuracies)}
-    known = {arm for c in rule.criteria for arm in c.weights}
+    known = set(rule.compared)
     if unknown := sorted(assumed.keys() - known):
         raise ParamsError(
             f"--accuracy {unknown[0]}: no criterion weighs this arm; they weigh {', '.join(sorted(known))}"

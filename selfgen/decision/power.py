@@ -183,7 +183,7 @@ def power(
     check_rule(params)
     m = len(params.criteria)
     treated, reference = treated_arms(params), reference_arm(params)
-    arms = list(dict.fromkeys(arm for c in params.criteria for arm in c.weights))
+    arms = list(params.compared)
     for arm, accuracy in (accuracies or {}).items():
         if arm in arms and not 0 < accuracy < 1:
             raise ParamsError(f"accuracy of {arm}: {accuracy} must lie strictly between 0 and 1")

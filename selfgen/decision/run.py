@@ -55,7 +55,7 @@ def evaluated(params: Params, data: Path) -> list[str]:
     `dvc repro decide` evaluates every arm first. A run that was stopped before its last control can still be decided,
     by the stage's own command, and says which arm is missing.
     """
-    compared = {arm for criterion in params.decision.criteria for arm in criterion.weights}
+    compared = params.decision.compared
     there = [arm for arm in params.arms if arm in compared or (data / "eval" / arm / "rows.jsonl").is_file()]
     return [BASE, *there]
 

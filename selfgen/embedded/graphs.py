@@ -161,13 +161,13 @@ class GraphLane(Lane):
         """
         shape = adapter.layout.spec.shape
         held = self._slots.get(shape)
-        if held is None or held[0] != adapter.digest:
-            device, dtype = self.decoder.device, self.decoder.dtype
-            stack = AdapterStack([adapter.layout], [adapter.flat], device, dtype)
-            if held is not None:
-                held[1].assign(stack)
-                stack = held[1]
+        if held is None:
+            stack = AdapterStack([adapter.layout], [adapter.flat], self.decoder.device, self.decoder.dtype)
             self._slots[shape] = (adapter.digest, stack)
+        elif held[0] != adapter.digest:
+            assert self.stack is not None
+            held[1].assign(self.stack)
+            self._slots[shape] = (adapter.digest, held[1])
         return self._slots[shape][1].bind([0])
 
     def _compute(self, span: int, state: StepState, lora: Lora, plain: bool) -> None:

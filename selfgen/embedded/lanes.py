@@ -12,7 +12,7 @@ from torch import Tensor
 from selfgen.embedded.attention import SlotAttention, SlotCache
 from selfgen.embedded.decoder import Decoder
 from selfgen.embedded.generic import GenericDecoder, select, spread
-from selfgen.embedded.lora import Lora, no_lora
+from selfgen.embedded.lora import AdapterStack, Lora, no_lora
 from selfgen.embedded.sampler import Prompt, Sequence, choose, padded
 
 DecodeText = Callable[[list[int]], str]
@@ -25,6 +25,7 @@ class BaseLane:
         self.decode_text = decode_text
         self.running: list[Sequence] = []
         self.lora: Lora = no_lora
+        self.stack: AdapterStack | None = None  # what `lora` is bound to
         self.length = 0
 
     def reset(self) -> None:

@@ -321,7 +321,8 @@ class Sampler:
         owners = [index[s.job.adapter.digest] if s.job.adapter else -1 for s in lane.running]
         # Idle rows may run any adapter; sharing the first keeps the unmasked path for single-adapter batches.
         owners += [0] * (padded(len(owners)) - len(owners))
-        return self.stack([adapters[digest] for digest in order]).bind(owners)
+        lane.stack = self.stack([adapters[digest] for digest in order])
+        return lane.stack.bind(owners)
 
     def stack(self, adapters: list[Adapter]) -> AdapterStack:
         key = tuple(a.digest for a in adapters)

@@ -121,8 +121,8 @@ class Run:
         still to come: the report says so, and `unfinished` names it.
         """
         done = {arm for arm in self.arms if {f"train@{arm}", f"eval@{arm}"} <= self.lock.keys()}
-        compared = {arm for criterion in self.params.decision.criteria for arm in criterion.weights}
-        return tuple(arm for arm in self.arms if not done or arm in done | compared)
+        compared = self.params.decision.compared
+        return tuple(arm for arm in self.arms if not done or arm in done or arm in compared)
 
     @property
     def unfinished(self) -> str:

@@ -14,20 +14,9 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
+from tests.support.sizes import SMALL
+
 ROOT = Path(__file__).resolve().parents[2]
-SIZES = (
-    "curated.n_train=60",
-    "curated.n_test=8",
-    "transfer.outside.items=1",
-    "generate.n_candidates=24",
-    "filter.n_accept=8",
-    "audit.sample=4",
-    "pilot.eval_items=2",
-    "train.problems=8",
-    "train.steps=2",
-    "train.save_every=2",
-    "eval.repeat=false",
-)
 
 
 def main() -> None:
@@ -40,7 +29,7 @@ def main() -> None:
             if (ROOT / part).is_dir():
                 shutil.copytree(ROOT / part, folder / part)
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "SELFGEN_CACHE": str(folder / "cache")}
-        for command in (["selfgen.cli", "compose", *SIZES], ["tests.support.service_run"]):
+        for command in (["selfgen.cli", "compose", *SMALL], ["tests.support.service_run"]):
             subprocess.run([sys.executable, "-m", *command], cwd=folder, env=environment, check=True)
         found = json.loads((folder / "metrics/decision.json").read_text())
         packages = json.loads((folder / "data/train/rl_selfgen/manifest.json").read_text())["predicate"]["packages"]

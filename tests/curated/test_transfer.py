@@ -70,7 +70,7 @@ def test_a_pin_refuses_other_rows(tmp_path: Path) -> None:
         ({"source": "folder"}, "no such file; give a JSON lines file, a folder with test.jsonl"),
         ({"source": "mine.jsonl"}, "row 0 lacks one of the fields question, answer; name them"),
         ({"source": "mine.jsonl", **FIELDS, "items": 3}, "2 rows, 3 asked for"),
-        ({"source": "torn.jsonl"}, "torn.jsonl:1: not JSON"),
+        ({"source": "torn.jsonl"}, "torn.jsonl:1: not a JSON object"),
         ({"source": "standin"}, "transfer.mine.items: missing"),
     ],
 )  # fmt: skip

@@ -1,14 +1,14 @@
-"""Builders of decision params and rows for these tests; no test in here."""
+"""Builders of decision params, unvalidated so that wrong ones can be built, and of rows; no test in here."""
 
-from types import SimpleNamespace
+from selfgen.params import CriterionParams, DecisionParams
 
 
 def criterion(weights, margin=0.0, bounds=(0, 1), id="c", metric="accuracy"):
-    return SimpleNamespace(id=id, metric=metric, bounds=list(bounds), margin=margin, weights=weights)
+    return CriterionParams.model_construct(id=id, metric=metric, bounds=list(bounds), margin=margin, weights=weights)
 
 
 def rule(*criteria, alpha=0.05, method="paired_hoeffding"):
-    return SimpleNamespace(method=method, alpha=alpha, criteria=list(criteria))
+    return DecisionParams.model_construct(method=method, alpha=alpha, criteria=list(criteria))
 
 
 REGISTERED = rule(

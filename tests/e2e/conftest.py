@@ -9,23 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.checkout import Checkout, make_checkout
+from tests.support.sizes import SMALL
 
 TRACING = Path(__file__).resolve().parents[1] / "support/tracing"
-
-# Enough of everything for every stage to do its real work in seconds.
-SMALL = (
-    "curated.n_train=60",
-    "curated.n_test=12",
-    "transfer.outside.items=2",
-    "generate.n_candidates=24",
-    "filter.n_accept=8",
-    "audit.sample=4",
-    "pilot.eval_items=2",
-    "train.problems=8",
-    "train.steps=2",
-    "train.save_every=2",
-    "eval.repeat=true",
-)
 
 
 @pytest.fixture(scope="session")

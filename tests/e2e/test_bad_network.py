@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from selfgen.embedded.launch import running_server
-from tests.e2e.conftest import SMALL
 from tests.support.faulty import KINDS, FaultyProxy
+from tests.support.sizes import SMALL
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 VOLATILE = ("timing.json", "location.json", "provenance.json", "feasibility.json")
