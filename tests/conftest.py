@@ -13,11 +13,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# How fast examples come says something about the machine, not about the code.
-hypothesis.settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("any machine")
+# How fast examples come says something about the machine, not about the code. The same examples every time, so that a
+# run says something about the change it tests; `pytest --hypothesis-profile explore` draws new ones.
+ANY_MACHINE = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("repeatable", derandomize=True, **ANY_MACHINE)
+hypothesis.settings.register_profile("explore", **ANY_MACHINE)
+hypothesis.settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -43,4 +43,7 @@ def fold(text: str) -> str:
         out.append(char)
     text = unicodedata.normalize("NFKD", "".join(out).translate(_QUOTES))
     text = "".join(c for c in text if unicodedata.category(c) != "Mn").translate(_QUOTES)
-    return _LATEX_GROUP.sub(",", unicodedata.normalize("NFKC", text).casefold())
+    text = unicodedata.normalize("NFKC", text)
+    if "**" in text:  # of other asterisks, or joined by what has gone
+        text = _BOLD.sub("", text)
+    return _LATEX_GROUP.sub(",", text.casefold())

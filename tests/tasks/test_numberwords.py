@@ -7,7 +7,7 @@ import time
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from selfgen.tasks.folding import fold
@@ -331,8 +331,18 @@ def test_any_mix_of_number_words_is_read(words: list[str], joiner: str):
     assert not any(isinstance(v, Fraction) and v.denominator == 1 for m in found for v in m.values)
 
 
+HARD_TO_FOLD = [
+    *"**\u00d7\uff0a\ufe6112 ,{}\\.^-\u00bd\u00b2\u00a0\u2009\u0301\u200b\u2044\u00e9\u0130\u00df\uff10\u0663'`a",
+    "{,}",
+    "\\,",
+    "000",
+    "**",
+]
+
+
 @settings(max_examples=300, deadline=None)
-@given(st.text(max_size=60))
+@given(st.text(max_size=60) | st.lists(st.sampled_from(HARD_TO_FOLD), max_size=12).map("".join))
+@example("\u00d7\u00d7")  # two signs that become markdown's bold
 def test_folding_twice_changes_nothing(text: str):
     assert fold(fold(text)) == fold(text)
 
