@@ -182,28 +182,27 @@ class SlotAttention:
         values[self.rows, :, self.positions] = v
         q = q.reshape(rows, config.kv_heads, config.heads // config.kv_heads, config.head_dim)
         if self.cache.device.type == "cpu":
-            out = self._chunked(q, keys[:rows], values[:rows])
+            out = self._chunked(q, keys[:rows, :, : self.span], values[:rows, :, : self.span])
         else:
-            out = self._fused(q, keys[:rows], values[:rows])
+            out = self._fused(q, keys[:rows, :, : self.span], values[:rows, :, : self.span])
         return out.reshape(rows, config.heads * config.head_dim)
 
     def _fused(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """The same in one kernel, over the first `span` keys."""
-        bias = self.bias[:, None, None]
-        return F.scaled_dot_product_attention(q, keys[:, :, : self.span], values[:, :, : self.span], attn_mask=bias)
+        """The same in one kernel."""
+        return F.scaled_dot_product_attention(q, keys, values, attn_mask=self.bias[:, None, None])
 
     def _chunked(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """q [rows, kv heads, group, dim], keys and values [rows, kv heads, length, dim] -> like q."""
+        """q [rows, kv heads, group, dim], keys and values [rows, kv heads, span, dim] -> like q."""
         rows, heads, group, dim = q.shape
         step = self.cache.step
-        chunks = self.cache.length // step
+        chunks = self.span // step
         each = (q * dim**-0.5).unsqueeze(2).expand(rows, heads, chunks, group, dim).reshape(-1, group, dim)
-        scores = torch.bmm(each, keys.view(-1, step, dim).transpose(1, 2)).view(rows, heads, chunks, group, step)
+        scores = torch.bmm(each, keys.reshape(-1, step, dim).transpose(1, 2)).view(rows, heads, chunks, group, step)
         scores += self.bias.view(rows, 1, chunks, 1, step)
         scores = scores.float()
         weights = scores.sub_(scores.amax(dim=(2, 4), keepdim=True)).exp_()
         totals = weights.sum(dim=-1)
-        parts = torch.bmm(weights.to(q.dtype).view(-1, group, step), values.view(-1, step, dim))
+        parts = torch.bmm(weights.to(q.dtype).view(-1, group, step), values.reshape(-1, step, dim))
         parts = parts.view(rows, heads, chunks, group, dim).float()
         if chunks > 1:
             parts, totals = parts.cumsum(dim=2), totals.cumsum(dim=2)

@@ -18,11 +18,13 @@ from selfgen.embedded.attention import SlotAttention
 from selfgen.embedded.decoder import Decoder
 from selfgen.embedded.lanes import DecodeText, Lane
 from selfgen.embedded.lora import AdapterStack, Lora, no_lora
+from selfgen.embedded.prefill import GraphPrefill
 from selfgen.embedded.sampler import Adapter, Prompt, Sequence
 
 STEPS = 8
 SPAN_STEP = 128
-GRAPHS_KEPT = 48
+GRAPHS_KEPT = 160
+LEAST_SLOTS, LEAST_LENGTH = 64, 1024  # of a cache: growing captures every graph anew
 ROW_BUCKETS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048)
 
 
@@ -53,6 +55,17 @@ class GraphLane(Lane):
         self._graphs: OrderedDict[tuple, Callable[[], None]] = OrderedDict()
         self._slots: dict[tuple, tuple[str, AdapterStack]] = {}
         self._pool: Any = None
+        self._prefill = GraphPrefill(decoder, capture)
+
+    def prompts(
+        self, sequences: list[list[int]], adapter: Adapter | None, stack: AdapterStack | None
+    ) -> list[tuple[Any, Tensor]]:
+        """As `Lane.prompts`; few and short ones as a graph."""
+        if not GraphPrefill.fits(sequences):
+            return super().prompts(sequences, adapter, stack)
+        if adapter is None or stack is None:
+            return self._prefill(sequences, None, no_lora)
+        return self._prefill(sequences, adapter.layout.spec.shape, self._slot(adapter, stack))
 
     def join(self, sequences: list[Sequence], prompt: Prompt) -> None:
         """Take in sequences whose prompt has been computed and whose first token is chosen."""
@@ -64,8 +77,10 @@ class GraphLane(Lane):
     def make_room(self, rows: int, length: int) -> None:
         """Grow the cache in large steps: growing moves it, and every graph knows its address."""
         if rows > self.cache.slots or length > self.cache.length:
-            slots = max(rows, self.cache.slots)
-            self.cache.reserve(slots, max(length + length // 2, self.cache.length))
+            slots = self.cache.slots if rows <= self.cache.slots else max(rows, 2 * self.cache.slots, LEAST_SLOTS)
+            if length > self.cache.length:
+                length += length // 2
+            self.cache.reserve(slots, max(length, self.cache.length, LEAST_LENGTH))
             self._graphs.clear()
             self._pool = None  # a pool ends with its last graph
         self.length = self.cache.length
@@ -96,23 +111,32 @@ class GraphLane(Lane):
         step = self._step(rows, span, state)
         for _ in range(STEPS):
             step()
-        tokens, logps = state.out_tokens.tolist(), state.out_logps.tolist()
-        for row, sequence in enumerate(self.running):
-            for at in range(STEPS):
-                self.accept(sequence, tokens[at][row], logps[at][row])
-                if sequence.stop_reason is not None:
-                    break
+        count = len(self.running)
+        tokens, logps = (x[:, :count].t().tolist() for x in (state.out_tokens, state.out_logps))
+        for sequence, each, their in zip(self.running, tokens, logps, strict=True):
+            self._accept_all(sequence, each, their)
         finished = [s for s in self.running if s.stop_reason is not None or s.job.cancelled]
         if finished:
             self._leave()
         return finished
 
+    def _accept_all(self, sequence: Sequence, tokens: list[int], logps: list[float]) -> None:
+        """As `accept` for one token after the other, up to the one that ends the sequence."""
+        params = sequence.job.params
+        unending = params.stop_tokens.isdisjoint(tokens) and not params.stop_strings
+        if unending and len(sequence.tokens) + len(tokens) < params.max_tokens:
+            sequence.tokens += tokens
+            sequence.logps += logps
+            return
+        for token, logp in zip(tokens, logps, strict=True):
+            self.accept(sequence, token, logp)
+            if sequence.stop_reason is not None:
+                return
+
     def _upload(self, state: StepState) -> None:
         count = len(self.running)
         heat = [s.job.params.temperature for s in self.running]
-        draws = [
-            [s.stream.draw() for _ in range(STEPS)] if s.job.params.temperature else [0.0] * STEPS for s in self.running
-        ]
+        draws = [s.stream.take(STEPS) if s.job.params.temperature else [0.0] * STEPS for s in self.running]
         state.tokens[:count] = torch.tensor([s.tokens[-1] for s in self.running])
         state.positions.zero_()
         state.positions[:count] = torch.tensor([s.position for s in self.running])
@@ -123,7 +147,10 @@ class GraphLane(Lane):
     def _step(self, rows: int, span: int, state: StepState) -> Callable[[], None]:
         """One step for this shape and adapter: a captured graph, kept for the next time."""
         adapter = self.running[0].job.adapter
-        lora = self._slot(adapter) if adapter else no_lora
+        lora: Lora = no_lora
+        if adapter is not None:
+            assert self.stack is not None
+            lora = self._slot(adapter, self.stack)
         plain = all(s.job.params.temperature in (0, 1) for s in self.running)
         key = (rows, span, adapter.layout.spec.shape if adapter else None, plain)
         if key in self._graphs:
@@ -154,8 +181,8 @@ class GraphLane(Lane):
             self._graphs.popitem(last=False)
         return graph.replay
 
-    def _slot(self, adapter: Adapter) -> Lora:
-        """The place on the GPU for adapters of this shape, holding `adapter`.
+    def _slot(self, adapter: Adapter, stack: AdapterStack) -> Lora:
+        """The place on the GPU for adapters of this shape, holding `adapter`, whose matrices are in `stack`.
 
         RL makes a new adapter every step; written over the last one, it runs in the graphs that were captured for it.
         """
@@ -165,8 +192,7 @@ class GraphLane(Lane):
             stack = AdapterStack([adapter.layout], [adapter.flat], self.decoder.device, self.decoder.dtype)
             self._slots[shape] = (adapter.digest, stack)
         elif held[0] != adapter.digest:
-            assert self.stack is not None
-            held[1].assign(self.stack)
+            held[1].assign(stack)
             self._slots[shape] = (adapter.digest, held[1])
         return self._slots[shape][1].bind([0])
 

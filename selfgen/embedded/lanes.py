@@ -13,13 +13,15 @@ from selfgen.embedded.attention import SlotAttention, SlotCache
 from selfgen.embedded.decoder import Decoder
 from selfgen.embedded.generic import GenericDecoder, select, spread
 from selfgen.embedded.lora import AdapterStack, Lora, no_lora
-from selfgen.embedded.sampler import Prompt, Sequence, choose, padded
+from selfgen.embedded.sampler import Adapter, Prompt, Sequence, choose, padded
 
 DecodeText = Callable[[list[int]], str]
 
 
 class BaseLane:
     """Running sequences, and how a token is chosen for them."""
+
+    decoder: Any
 
     def __init__(self, decode_text: DecodeText):
         self.decode_text = decode_text
@@ -35,6 +37,12 @@ class BaseLane:
 
     def release(self) -> None:
         """Give back what is kept between batches."""
+
+    def prompts(
+        self, sequences: list[list[int]], adapter: Adapter | None, stack: AdapterStack | None
+    ) -> list[tuple[Any, Tensor]]:
+        """Prompts computed together under one adapter: for each what is kept of it, and hidden states."""
+        return self.decoder.prompts(sequences, stack.bind([0]) if stack is not None else no_lora)
 
     def choose(self, sequences: list[Sequence], logits: Tensor) -> None:
         """Append one token to each sequence from logits [sequences, vocabulary], and mark those that have ended."""
@@ -71,7 +79,7 @@ class Lane(BaseLane):
 
     def __init__(self, decoder: Decoder, decode_text: DecodeText):
         super().__init__(decode_text)
-        self.decoder = decoder
+        self.decoder: Decoder = decoder
         self.cache = SlotCache(decoder.config, decoder.device, decoder.dtype)
 
     def join(self, sequences: list[Sequence], prompt: Prompt) -> None:
@@ -138,7 +146,7 @@ class GenericLane(BaseLane):
 
     def __init__(self, decoder: GenericDecoder, decode_text: DecodeText):
         super().__init__(decode_text)
-        self.decoder = decoder
+        self.decoder: GenericDecoder = decoder
         self.batches: list[Batch] = []
 
     def join(self, sequences: list[Sequence], prompt: Prompt) -> None:

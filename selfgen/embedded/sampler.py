@@ -27,6 +27,7 @@ PROMPT_CACHE_TOKENS = 16384
 CHUNK = 96  # prompt tokens computed at a time on the CPU: just under the stock one-shot prefix, which all prompts share
 PREFIX_CACHE_TOKENS = 16384
 PREFILL_TOKENS = 16384  # prompts computed together on a GPU
+TABLE_CELLS = 8 << 20  # rows x vocabulary of a table of log-probabilities
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,7 @@ class Sampler:
         self._prompts: OrderedDict[tuple[str, tuple[int, ...]], Prompt] = OrderedDict()
         self._stacks: OrderedDict[tuple[str, ...], AdapterStack] = OrderedDict()
         on_cpu = isinstance(decoder, Decoder) and decoder.device.type == "cpu"
+        self._table_rows = max(16, TABLE_CELLS // decoder.config.vocab_size)
         self._chunks = PrefixCache(decoder) if on_cpu else None  # type: ignore[arg-type]
 
     def submit(self, job: SampleJob) -> None:
@@ -193,8 +195,7 @@ class Sampler:
         """Fail every job, waiting or running, and start afresh."""
         running = [s.job for lane in self.lanes for s in lane.running]
         for job in {id(job): job for job in [*self.waiting, *running]}.values():
-            job.cancelled = True
-            job.done(job, error)
+            fail(job, error)
         self.waiting.clear()
         self._prompts.clear()
         for lane in self.lanes:
@@ -203,33 +204,58 @@ class Sampler:
     # Admission -------------------------------------------------------------------------------------------------------
 
     def _admit(self) -> None:
+        ready: list[tuple[SampleJob, Prompt]] = []
+        coming = 0
         while self.waiting:
             job = self.waiting[0]
             if job.cancelled:
                 self.waiting.popleft()
                 continue
-            rows = self.rows + len(job.keys)
-            length = max([len(job.prompt) + job.params.max_tokens, *(lane.length for lane in self.lanes)])
-            if self.rows and (rows > self.max_rows or rows * length > self.max_cells):
-                return
+            rows = self.rows + coming + len(job.keys)
+            lengths = (len(j.prompt) + j.params.max_tokens for j in (job, *(j for j, _ in ready)))
+            length = max(*lengths, *(lane.length for lane in self.lanes), 0)
+            if self.rows + coming and (rows > self.max_rows or rows * length > self.max_cells):
+                break
             self.waiting.popleft()
             try:
-                self._start(job)
+                ready.append((job, self._prepare(job)))
             except Exception as error:  # one bad job must not take the others with it
-                job.cancelled = True
-                job.done(job, error)
+                fail(job, error)
+                continue
+            coming += len(job.keys)
+            if coming >= self._table_rows:
+                self._start(ready)
+                ready, coming = [], 0
+        if ready:
+            self._start(ready)
 
-    def _start(self, job: SampleJob) -> None:
+    def _prepare(self, job: SampleJob) -> Prompt:
+        """All that a job needs before its first tokens are chosen."""
         prompt = self._prompt(job)
         if job.prompt_logprobs or job.topk_prompt:
             self._score_prompt(job, prompt)
         job.sequences = [Sequence(job, UniformStream(key)) for key in job.keys]
-        if job.params.max_tokens == 0:
-            for sequence in job.sequences:
-                sequence.stop_reason = "length"
-            job.done(job, None)
+        return prompt
+
+    def _start(self, ready: list[tuple[SampleJob, Prompt]]) -> None:
+        """Choose the first tokens of all `ready` jobs at once, then hand their sequences to the lanes."""
+        try:
+            for job, _ in ready:
+                if job.params.max_tokens == 0:
+                    for sequence in job.sequences:
+                        sequence.stop_reason = "length"
+            first = [(s, prompt.logits) for job, prompt in ready for s in job.sequences if s.stop_reason is None]
+            if first:
+                self.lanes[0].choose([s for s, _ in first], torch.cat([logits for _, logits in first]))
+            for job, prompt in ready:
+                self._join(job, prompt)
+        except Exception as error:
+            for job, _ in ready:
+                fail(job, error)
             return
-        self.lanes[0].choose(job.sequences, prompt.logits.expand(len(job.keys), -1))
+        report([s for job, _ in ready for s in job.sequences if s.stop_reason])
+
+    def _join(self, job: SampleJob, prompt: Prompt) -> None:
         shares: list[list[Sequence]] = [[] for _ in self.lanes]
         for sequence in job.sequences:
             if sequence.stop_reason is None:
@@ -239,7 +265,6 @@ class Sampler:
         for lane, share in zip(self.lanes, shares, strict=True):
             if share:
                 lane.join(share, prompt)
-        report([s for s in job.sequences if s.stop_reason])
 
     def _prompt(self, job: SampleJob) -> Prompt:
         """The job's computed prompt.
@@ -260,9 +285,12 @@ class Sampler:
                         break
                     if prompt_key(other)[0] == key[0] and prompt_key(other) not in self._prompts:
                         wanted[prompt_key(other)] = other.prompt
-            lora = self.stack([job.adapter]).bind([0]) if job.adapter is not None else no_lora
-            for name, (kept, hidden) in zip(wanted, self.decoder.prompts(list(wanted.values()), lora), strict=True):
-                self._prompts[name] = Prompt(kept, self.decoder.logits(hidden[-1:], lora), hidden, lora)
+            stack = self.stack([job.adapter]) if job.adapter is not None else None
+            lora = stack.bind([0]) if stack is not None else no_lora
+            computed = self.lanes[0].prompts(list(wanted.values()), job.adapter, stack)
+            logits = self.decoder.logits(torch.stack([hidden[-1] for _, hidden in computed]), lora).split(1)
+            for name, (kept, hidden), last in zip(wanted, computed, logits, strict=True):
+                self._prompts[name] = Prompt(kept, last, hidden, lora)
         self._prompts.move_to_end(key)
         limit = PROMPT_CACHE_TOKENS * (8 if self.decoder.device.type == "cuda" else 1)
         while len(self._prompts) > 1 and sum(len(k[1]) for k in self._prompts) > limit:
@@ -294,7 +322,7 @@ class Sampler:
         width = job.topk_prompt
         ids, tops = np.zeros((count, width), np.int32), np.full((count, width), -99999.0, np.float32)
         lora = self.stack([job.adapter]).bind([0]) if job.adapter is not None else no_lora
-        rows = max(16, (8 << 20) // self.decoder.config.vocab_size)
+        rows = self._table_rows
         begin = 0 if job.prompt_last is None else max(0, count - 1 - job.prompt_last)
         for start in range(begin, count - 1, rows):
             stop = min(start + rows, count - 1)
@@ -336,6 +364,11 @@ class Sampler:
                 self._stacks.popitem(last=False)
         self._stacks.move_to_end(key)
         return stack
+
+
+def fail(job: SampleJob, error: Exception) -> None:
+    job.cancelled = True
+    job.done(job, error)
 
 
 def report(finished: list[Sequence]) -> None:

@@ -34,8 +34,14 @@ class UniformStream:
         self._next = 0
 
     def draw(self) -> float:
-        if self._next == len(self._block):
-            self._block = self._generator.random(BLOCK).tolist()
-            self._next = 0
-        self._next += 1
-        return self._block[self._next - 1]
+        return self.take(1)[0]
+
+    def take(self, count: int) -> list[float]:
+        """The next `count` draws, at most BLOCK."""
+        end = self._next + count
+        if end > len(self._block):
+            self._block = self._block[self._next :] + self._generator.random(BLOCK).tolist()
+            self._next, end = 0, count
+        found = self._block[self._next : end]
+        self._next = end
+        return found

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from selfgen.embedded.decoder import Decoder
 from selfgen.embedded.graphs import GraphLane, bucket, choose_static
+from selfgen.embedded.lora import no_lora
 from selfgen.embedded.sampler import SampleJob, SampleParams, Sampler, choose
 from selfgen.embedded.streams import UniformStream
 from tests.embedded.test_sampler import adapter, job, run, sampler_of
@@ -44,6 +47,37 @@ def test_the_gpu_lane_gives_the_plain_lanes_tokens(decoder: Decoder) -> None:
         assert [s.stop_reason for s in a.sequences] == [s.stop_reason for s in b.sequences]
         for s, t in zip(a.sequences, b.sequences, strict=True):
             assert s.logps == pytest.approx(t.logps, abs=1e-4)
+
+
+def test_a_grid_of_prompts_gives_what_each_prompt_alone_gives(decoder: Decoder) -> None:
+    lane = GraphLane(decoder, str, capture=False)
+    sampler = Sampler(decoder, [lane])
+    sequences = [list(range(3, 3 + n)) for n in (5, 64, 65, 1, 30)]
+    for on in (None, adapter(decoder, 1, scale=0.3), adapter(decoder, 2, scale=0.3)):
+        stack = sampler.stack([on]) if on is not None else None
+        together = lane.prompts(sequences, on, stack)
+        again = lane.prompts(sequences[:1], on, stack)  # in the buffers of the first five: their results are copies
+        for tokens, (kept, hidden) in zip([*sequences, sequences[0]], together + again, strict=True):
+            [(alone_kept, alone_hidden)] = decoder.prompts([tokens], stack.bind([0]) if stack is not None else no_lora)
+            torch.testing.assert_close(kept, alone_kept, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(hidden, alone_hidden, rtol=1e-4, atol=1e-4)
+
+
+def test_a_grid_ends_with_the_context(decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder, "config", replace(decoder.config, context=70))
+    lane = GraphLane(decoder, str, capture=False)
+    widths = []
+    monkeypatch.setattr(lane._prefill, "_compute", lambda prompts, length, lora: widths.append(length))
+    lane.prompts([[5] * 66], None, None)
+    assert widths == [70]
+
+
+def test_long_or_many_prompts_are_computed_without_a_grid(decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    lane = GraphLane(decoder, str, capture=False)
+    monkeypatch.setattr(lane, "_prefill", None)  # calling it would fail
+    monkeypatch.setattr("selfgen.embedded.prefill.GRID_LENGTH", 200)
+    for sequences in ([[5] * 201], [[5, n] for n in range(17)]):
+        assert [len(hidden) for _, hidden in lane.prompts(sequences, None, None)] == [len(s) for s in sequences]
 
 
 def test_one_place_on_the_gpu_serves_one_adapter_after_another(decoder: Decoder) -> None:

@@ -132,6 +132,13 @@ def test_stop_tokens_and_stop_strings_are_kept_and_end_the_sequence(decoder: Dec
     assert strings.sequences[0].stop_reason == "stop"
 
 
+def test_draws_are_the_same_one_by_one_and_many_at_a_time() -> None:
+    one, many = UniformStream(7), UniformStream(7)
+    sizes = [1, 8, 8, 120, 3, 128, 5, 127, 1]
+    assert [many.take(n) for n in sizes] == [[one.draw() for _ in range(n)] for n in sizes]
+    assert len(set(UniformStream(7).take(128))) == 128
+
+
 def test_samples_follow_the_distribution() -> None:
     table = torch.log_softmax(torch.tensor([[0.0, 1.0, 2.0, -1.0]]), dim=-1)
     stream = UniformStream(1)
