@@ -207,7 +207,7 @@ class AdapterStack:
                 low = F.linear(inputs, a)
                 if masks is not None:
                     low = low * masks[columns]
-                outputs = torch.addmm(outputs, low, b)
+                outputs.addmm_(low, b)  # a projection's fresh result: nobody else holds it
             return outputs
 
         return apply
