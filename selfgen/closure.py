@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -130,7 +131,43 @@ def code_hash(path: str | Path) -> str:
 @cache
 def _source_hash(source: str) -> str:
     tree = _without_docstrings(ast.parse(source))
-    return hashlib.sha256(ast.dump(tree, annotate_fields=False).encode()).hexdigest()
+    return hashlib.sha256("".join(_words(tree)).encode()).hexdigest()
+
+
+def _words(node: object) -> Iterator[str]:
+    """A syntax tree as text that every Python gives alike.
+
+    `ast.dump` shows fields that one version has and another has not (`type_params` came with 3.12); here a field that
+    is empty says nothing. Only a constant may be None; `ascii`, because what `repr` prints depends on the version's Unicode.
+    The text between the fields of an f-string comes in other pieces, or with an empty piece at the end.
+    """
+    if isinstance(node, ast.JoinedStr):
+        yield "(JoinedStr "
+        for text, pieces in itertools.groupby(node.values, lambda value: isinstance(value, ast.Constant)):
+            if text:
+                found = "".join(str(piece.value) for piece in pieces if isinstance(piece, ast.Constant))
+                yield ascii(found) if found else ""
+            else:
+                for piece in pieces:
+                    yield from _words(piece)
+        yield ")"
+    elif isinstance(node, ast.AST):
+        yield f"({type(node).__name__}"
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if (value is None or value == []) and not isinstance(node, ast.Constant):
+                continue
+            yield f" {name}="
+            yield from _words(value)
+        yield ")"
+    elif isinstance(node, list):
+        yield "["
+        for item in node:
+            yield from _words(item)
+            yield ","
+        yield "]"
+    else:
+        yield ascii(node)
 
 
 @cache

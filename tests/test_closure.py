@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import yaml
 
 from selfgen.closure import closure, code_hash, data_files, describe
 from selfgen.errors import DataError
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def project(tmp_path: Path, **files: str) -> Path:
@@ -58,6 +61,79 @@ def test_comments_docstrings_and_layout_change_no_hash_and_code_does(tmp_path: P
     assert code_hash(path) == first
     path.write_text("def f(x):\n    return x + 2\n")
     assert code_hash(path) != first
+
+
+EVERYTHING = '''
+"""Doc."""
+import a.b as c
+from . import d
+X: int | None = None
+class K(c.Base, metaclass=M):
+    """Doc."""
+    field: list[int] = []
+    @property
+    async def g(self, a, /, b=None, *args, k=1.5, **rest) -> "K":
+        async with a as (x, y): ...
+        return {**rest, "\u00e9\U0001fae8": b"x"} if not (p := await b) else [*args, -1j, ...]
+def h(n, width):
+    text = f"{n!r:>{width}}a{{b" "c" f"{n=} {n:.2f}" f"{n}"
+    match n:
+        case {"a": [1, *_], **others} | K(field=None): return lambda *a: (yield)
+        case None if n > 1: raise ValueError from None
+    try: del text[1:2, ::3]
+    except* OSError as error: global Y; Y = 10**30
+    else: nonlocals = {i for i in n if i for j in i}
+    return
+'''
+
+
+def test_a_hash_is_that_of_every_python_version(tmp_path: Path) -> None:
+    """Whoever pulls artifacts with another Python must not compute them again, nor be told that the code differs."""
+    path = tmp_path / "m.py"
+    path.write_text(EVERYTHING)
+    assert code_hash(path) == "5d66641e2ef690cfdd1e7beed22d7380655fc3ef6bf415ab36c3e71fd1481f2c"
+
+
+@pytest.mark.parametrize("name", ["python3.11", "python3.12", "python3.13", "python3.14"])
+def test_another_python_hashes_this_project_alike(name: str) -> None:
+    other = shutil.which(name)
+    if other is None or subprocess.run([other, "-c", ""], capture_output=True).returncode:
+        pytest.skip(f"needs {name} on PATH")
+    files = sorted(path for folder in ("selfgen", "stages") for path in (ROOT / folder).rglob("*.py"))
+    source = "import sys; from selfgen.closure import code_hash; print(*map(code_hash, sys.argv[1:]))"
+    found = subprocess.run([other, "-c", source, *files], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert found.split() == [code_hash(path) for path in files]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("return", "return None"),
+        ("1", "1.0"),
+        ("1", "True"),
+        ("'a'", "b'a'"),
+        ("f'{a}{b}'", "f'{a} {b}'"),
+        ("f'{a}'", "f'a'"),
+        ("f'{a:{b}}'", "f'{a}{b}'"),
+        ("f'{a!r}'", "f'{a!s}'"),
+        ("'{a}'", "f'{a}'"),
+        ("{**a}", "{a}"),
+        ("a[1:]", "a[:1]"),
+        ("a[::1]", "a[1]"),
+        ("lambda *, a: a", "lambda a: a"),
+        ("lambda a=None: a", "lambda a: a"),
+        ("lambda a, /: a", "lambda a: a"),
+        ("[a, [b]]", "[a, b]"),
+        ("a < b < c", "(a < b) < c"),
+    ],
+)
+def test_what_means_something_else_has_another_hash(tmp_path: Path, one: str, other: str) -> None:
+    hashes = []
+    for number, text in enumerate((one, other)):
+        path = tmp_path / f"{number}.py"
+        path.write_text(f"def f(a, b, c):\n    {text}\n")
+        hashes.append(code_hash(path))
+    assert hashes[0] != hashes[1]
 
 
 def test_a_file_that_is_not_python_is_one_clear_error(tmp_path: Path) -> None:
