@@ -143,6 +143,9 @@ class EvalRow:
 
 
 T = TypeVar("T")
+LEFT_OUT = (
+    "left_out.json"  # in an evidence archive: artifacts that its maker left out, with what dvc.lock records of them
+)
 
 
 def dumps(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
 import tarfile
@@ -15,11 +16,12 @@ from selfgen.errors import DataError
 from selfgen.export import evidence
 from selfgen.gates import mean_reward
 from selfgen.params import load
-from selfgen.records import Rollout, read_json
+from selfgen.records import LEFT_OUT, CuratedRow, Rollout, read_json, read_jsonl
+from selfgen.report.cli import report
 from selfgen.training.results import mean
 from selfgen.verify import claims
 from selfgen.verify.cli import verify as command
-from selfgen.verify.run import LEFT_OUT, Run
+from selfgen.verify.run import Run
 from tests.support import locking
 
 
@@ -135,3 +137,24 @@ def test_rows_of_a_public_set_may_stay_away_and_another_set_cannot_take_their_pl
     with evidence.opened(archive, "anything") as root:  # the stand-in's own rows, which this run did not use
         assert (root / "data/curated/test.jsonl").is_file()
         assert status(root, "files.hashes")[0] == claims.FAILED
+
+
+def test_a_report_without_the_curated_rows_quotes_none_of_them(copy: Path, tmp_path: Path) -> None:
+    def build(root: Path, out: Path) -> str:
+        answer = CliRunner().invoke(report, ["--params", str(root / "params.yaml"), "--out", str(out)])
+        assert answer.exit_code == 0, answer.output
+        assert "data/curated" not in answer.output
+        return out.read_text(encoding="utf-8")
+
+    rejected = (copy / "data/filter/rejected.jsonl").read_text(encoding="utf-8")  # one candidate is a test question
+    rows = read_jsonl(copy / "data/curated/test.jsonl", CuratedRow)
+    questions = [html.escape(row.question) for row in rows if row.question not in rejected]
+    full = build(copy, copy / "reports/index.html")
+    assert sum(question in full for question in questions) > 3
+    evidence.write(copy, tmp_path / "run.tar.xz", curated=False)
+    with evidence.opened(tmp_path / "run.tar.xz") as root:
+        page = (root / "reports/index.html").read_text(encoding="utf-8")
+        assert build(root, tmp_path / "page.html") == page
+    assert not any(question in page for question in questions)
+    assert "The question is left out" in page
+    assert "The question is left out" not in full

@@ -96,7 +96,18 @@ MODULES: dict[str, tuple[str, ...]] = {
     "selfgen/tasks/plants.py": (),
     **{
         f"selfgen/tasks/{name}.py": ("filter", "report")
-        for name in ("codetext", "filters", "label", "parse", "prelude", "problemtext", "relay", "sandbox", "yields")
+        for name in (
+            "codetext",
+            "filters",
+            "label",
+            "parse",
+            "prelude",
+            "problemtext",
+            "relay",
+            "sandbox",
+            "scan",
+            "yields",
+        )
     },
     # Overlaps are looked for by the filter, by the audit and by the gate.
     **{

@@ -12,23 +12,26 @@ import json
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
 from selfgen.errors import DataError
-from selfgen.records import replace_file, write_jsonl
-from selfgen.verify.run import LARGE, LEFT_OUT, PUBLIC, Run
+from selfgen.records import LEFT_OUT, replace_file, write_jsonl
+from selfgen.verify.run import LARGE, PUBLIC, Run
 
 FILES = ("params.yaml", "dvc.yaml", "dvc.lock")
 FOLDERS = ("metrics", "review", "prereg", "reports", "data")
 SUFFIX = ".tar.xz"
+PAGE = "reports/index.html"
 
 
 def write(root: Path, out: Path, *, curated: bool = True) -> tuple[int, list[str]]:
     """Write the archive; returns the number of files in it and the artifacts left out. Equal runs give equal bytes.
 
-    `curated=False` leaves out the rows of the curated set as well: a public set need not be published again.
+    `curated=False` leaves out the rows of the curated set as well, from the report too: a public set need not be
+    published again.
 
     Raises:
         DataError: no dvc.lock, or an artifact is neither here nor among those that may be left out.
@@ -40,11 +43,20 @@ def write(root: Path, out: Path, *, curated: bool = True) -> tuple[int, list[str
     if lost:
         raise DataError(f"{root / lost[0]} is missing ({len(lost)} of {len(run.locked_outs)}); run `dvc pull`")
     names = sorted({*(name for name in FILES if (root / name).is_file()), *_inside(root)} - left.keys())
+    other = {PAGE: _page_without_items(run)} if not curated and PAGE in names else {}
     with replace_file(out) as temporary, tarfile.open(temporary, mode="w:xz", preset=9) as tar:
         _add(tar, LEFT_OUT, (json.dumps(left, indent=2, sort_keys=True) + "\n").encode())
         for name in names:
-            _add(tar, name, (root / name).read_bytes())
+            _add(tar, name, other.get(name) or (root / name).read_bytes())
     return len(names), sorted(left)
+
+
+def _page_without_items(run: Run) -> bytes:
+    """The report without the evaluation questions that it quotes."""
+    from selfgen.report import page
+    from selfgen.report.run import load
+
+    return page.render(replace(load(run.root, run.params, partial=True), items=())).encode()
 
 
 def _inside(root: Path) -> Iterator[str]:

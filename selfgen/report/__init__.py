@@ -27,7 +27,7 @@ def build(root: Path, params: Params) -> None:
     from selfgen.report.run import load
 
     run = load(root, params)
-    plan = spec.fill(params, feasibility=run.feasibility, gate=run.gate, n_items=len(run.items))
+    plan = spec.fill(params, feasibility=run.feasibility, gate=run.gate, n_items=run.n_items)
     with replace_file(root / "reports/index.html") as temporary:
         temporary.write_text(page.render(run), encoding="utf-8")
     write_json(root / "reports/experiment.json", plan)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from selfgen.records import CuratedRow, EvalRow, by_set
+from selfgen.records import EvalRow, by_set
 from selfgen.report import charts
 from selfgen.report.claim import CURATED, TREATED, describe_arm
 from selfgen.report.comparing import Comparison, clopper_pearson, compare
@@ -22,9 +22,9 @@ DIFFERENCES = (-0.05, 0.0, 0.03, 0.05, 0.08, 0.1)  # hypothetical true differenc
 
 @dataclass(frozen=True)
 class Flip:
-    """One item that one of two arms gets right: the question, and both completions."""
+    """One item that one of two arms gets right: the question (None where the curated rows are not here), and both completions."""
 
-    item: CuratedRow
+    question: str | None
     first: EvalRow
     second: EvalRow
 
@@ -101,7 +101,7 @@ def criteria_chart(found: Sequence[Mapping[str, Any]], name: str = "criteria") -
 def flips(run: Run) -> list[Flips]:
     """The treated arm against the curated arm and against base, and the curated arm against base."""
     pairs = [(TREATED, CURATED), (TREATED, BASE), (CURATED, BASE)]
-    items = {item.id: item for item in run.items}
+    questions = {item.id: item.question for item in run.items}
     found = []
     for first, second in pairs:
         if first not in run.evaluations or second not in run.evaluations:
@@ -113,7 +113,7 @@ def flips(run: Run) -> list[Flips]:
             ids: Sequence[str], ours: Mapping[str, EvalRow] = ours, theirs: Mapping[str, EvalRow] = theirs
         ) -> list[Flip]:
             drawn = sorted(sorted(ids, key=draw_key)[:SHOWN_FLIPS])
-            return [Flip(items[i], ours[i], theirs[i]) for i in drawn]
+            return [Flip(questions.get(i), ours[i], theirs[i]) for i in drawn]
 
         found.append(Flips(comparison, shown(comparison.gained), shown(comparison.lost)))
     return found
@@ -121,13 +121,13 @@ def flips(run: Run) -> list[Flips]:
 
 def thresholds(run: Run) -> list[dict[str, Any]]:
     """What each criterion needed to see, at this number of test items: its decisive observed values."""
-    if not run.items:
+    if not run.n_items:
         return []
     from selfgen.decision.power import describe
 
     rule = run.params.decision
     return [
-        describe(c, len(run.items), rule.alpha, len(rule.criteria)) | {"sum": weights(c.weights)} for c in rule.criteria
+        describe(c, run.n_items, rule.alpha, len(rule.criteria)) | {"sum": weights(c.weights)} for c in rule.criteria
     ]
 
 

@@ -73,7 +73,7 @@ def sections(run: Run) -> dict[str, Any]:
     criteria, accuracies, funnel = found["criteria"], found["accuracies"], found["funnel"]
     palette = outcome.colours(run)
     return found | {
-        "items": len(run.items),
+        "items": run.n_items,
         "transfer": outcome.transfer_sizes(run),
         "criteria_chart": outcome.criteria_chart(criteria) if criteria else None,
         "accuracy_chart": charts.accuracies(accuracies) if accuracies else None,

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from selfgen.errors import DataError
 from selfgen.params import Params
-from selfgen.records import AuditRow, CuratedRow, EvalRow, Rejection, Rollout, Task, read_json, read_jsonl
+from selfgen.records import LEFT_OUT, AuditRow, CuratedRow, EvalRow, Rejection, Rollout, Task, read_json, read_jsonl
 
 BASE = "base"
 EXAMPLES = 4  # rejected candidates kept of each reason
@@ -71,6 +71,11 @@ class Run:
     missing: Sequence[str] = ()
 
     @property
+    def n_items(self) -> int:
+        """Evaluation items: the curated test rows, or where they are not here, the rows of an evaluated arm."""
+        return len(self.items) or max(map(len, self.evaluations.values()), default=0)
+
+    @property
     def arms(self) -> list[str]:
         """The evaluated arms in the order shown: base, then params' order."""
         return [BASE, *self.params.arms]
@@ -89,6 +94,7 @@ def load(root: str | Path, params: Params, *, partial: bool = False) -> Run:
     """
     root = Path(root)
     data, trained = root / "data", list(params.arms)
+    left_out = read_json(root / LEFT_OUT) if (root / LEFT_OUT).exists() else {}
     missing: list[str] = []
 
     def optional(path: Path, read: Callable[[Path], T], empty: T) -> T:
@@ -134,7 +140,7 @@ def load(root: str | Path, params: Params, *, partial: bool = False) -> Run:
         graders=optional(data / "decide/graders.json", read_json, None),
         manifests=_beside(data, "manifest.json"),
         provenance=_beside(data, "provenance.json"),
-        missing=missing,
+        missing=[name for name in missing if name not in left_out],
     )
 
 

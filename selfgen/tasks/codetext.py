@@ -1,18 +1,19 @@
 """Finds the program with `solve()` in a model's answer and cuts away what only demonstrates it.
 
 Nothing here parses Python with the interpreter's own parser: hostile source must not reach it outside the sandbox.
-Lines and the pure tokenizer are enough.
+Lines and words are enough.
 """
 
 from __future__ import annotations
 
-import io
 import itertools
 import re
 import textwrap
-import tokenize
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
+
+from selfgen.tasks import scan
 
 _FENCE: Final = re.compile(r"^(?P<before>.*?)(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[\w+#.-]*)[ \t]*$")
 _SOLVE: Final = re.compile(r"^(?:async[ \t]+)?def[ \t]+solve[ \t]*\(")
@@ -220,56 +221,50 @@ _CLAUSES: Final = frozenset({"else", "elif", "except", "finally"})
 
 
 def _statements(source: str) -> list[_Statement] | None:
-    """Top-level statements by the pure tokenizer; None when the source is not tokenizable."""
-    found: list[_Statement] = []
-    tokens: list[tokenize.TokenInfo] = []
-    depth = 0
-    fresh = True  # at the start of a logical line; an NL inside brackets does not make one
-
-    def flush() -> None:
-        words = [t for t in tokens if t.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)]
-        tokens.clear()
-        if not words:
-            return
-        names = [t.string for t in words if t.type == tokenize.NAME]
-        inside = frozenset(name for t in words if t.type == tokenize.STRING for name in _names_in_f_string(t.string))
-        word = words[0].string
-        binds = {a.string for a, b in itertools.pairwise(words) if a.type == tokenize.NAME and b.string == "="}
-        if word in ("def", "class", "async") and len(names) > 1:
-            binds = {names[2] if word == "async" and len(names) > 2 else names[1]}
-        elif word == "for":
-            binds |= set(names[1 : names.index("in")] if "in" in names else names[1:2])
-        elif word in ("import", "from"):
-            binds = set(names[names.index("import") + 1 :]) if "import" in names else set()
-        joined = _Statement(words[0].start[0], words[-1].end[0], word, inside.union(names), frozenset(binds))
-        if found and (word in _CLAUSES or found[-1].word == "@"):
-            before = found.pop()
-            joined = _Statement(
-                before.first,
-                joined.last,
-                word if before.word == "@" else before.word,
-                before.names | joined.names,
-                before.binds | joined.binds,
-            )
-        found.append(joined)
-
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type in (tokenize.INDENT, tokenize.DEDENT):
-                depth += 1 if token.type == tokenize.INDENT else -1
-                continue
-            if fresh and depth == 0 and token.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING):
-                flush()
-            fresh = token.type == tokenize.NEWLINE or (fresh and token.type in (tokenize.NL, tokenize.COMMENT))
-            tokens.append(token)
-    except (tokenize.TokenError, IndentationError, SyntaxError):
+    """Top-level statements; None when the source cannot be split into any."""
+    lines = scan.logical_lines(source)
+    if lines is None:
         return None
-    flush()
+    found: list[_Statement] = []
+    for _, group in itertools.groupby(_tops(lines), key=lambda pair: pair[0]):
+        statement = _statement([word for _, line in group for word in line.words])
+        if found and (statement.word in _CLAUSES or found[-1].word == "@"):
+            before = found.pop()
+            statement = _Statement(
+                before.first,
+                statement.last,
+                statement.word if before.word == "@" else before.word,
+                before.names | statement.names,
+                before.binds | statement.binds,
+            )
+        found.append(statement)
     return found
 
 
+def _tops(lines: list[scan.Line]) -> Iterator[tuple[int, scan.Line]]:
+    """Each line with the number of the top-level statement it belongs to."""
+    number = 0
+    for line in lines:
+        number += line.depth == 0
+        yield number, line
+
+
+def _statement(words: list[scan.Word]) -> _Statement:
+    names = [word.text for word in words if word.kind == "name"]
+    inside = frozenset(name for word in words if word.kind == "string" for name in _names_in_f_string(word.text))
+    first = words[0].text
+    binds = {a.text for a, b in itertools.pairwise(words) if a.kind == "name" and b.text == "="}
+    if first in ("def", "class", "async") and len(names) > 1:
+        binds = {names[2] if first == "async" and len(names) > 2 else names[1]}
+    elif first == "for":
+        binds |= set(names[1 : names.index("in")] if "in" in names else names[1:2])
+    elif first in ("import", "from"):
+        binds = set(names[names.index("import") + 1 :]) if "import" in names else set()
+    return _Statement(words[0].first, words[-1].last, first, inside.union(names), frozenset(binds))
+
+
 def _names_in_f_string(literal: str) -> list[str]:
-    """Before Python 3.12 the tokenizer gives an f-string as one token."""
+    """An f-string is one word."""
     if "f" not in literal.partition(literal[-1])[0].lower():
         return []
     return [name for field in re.findall(r"\{([^{}]*)", literal) for name in re.findall(r"[A-Za-z_]\w*", field)]

@@ -14,11 +14,10 @@ import yaml
 
 from selfgen.errors import DataError, VerifyError
 from selfgen.params import Params, load
-from selfgen.records import CuratedRow, Task, dumps, read_json, read_jsonl, to_dict
+from selfgen.records import LEFT_OUT, CuratedRow, Task, dumps, read_json, read_jsonl, to_dict
 from selfgen.tasks.overlap import OverlapIndex
 
 T = TypeVar("T")
-LEFT_OUT = "left_out.json"
 LARGE = "data/train/*/adapter"  # what an evidence archive leaves out
 PUBLIC = (
     "data/curated/train.jsonl",
