@@ -40,6 +40,11 @@ def number(value: Any) -> str:
     return f"{value:.5g}"
 
 
+def p_value(p: float) -> str:
+    """Two significant digits; a very small one as a bound, because published values are rounded."""
+    return "< 0.0001" if p < 0.0001 else f"{p:.2g}"
+
+
 def duration(seconds: float | None) -> str:
     """Seconds, minutes or hours, whichever reads best."""
     if seconds is None:

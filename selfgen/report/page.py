@@ -146,7 +146,7 @@ def environment(html: bool = True) -> Any:
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
     )
-    for name in ("percent", "points", "count", "number", "duration", "short", "foreign", "cell", "plural"):
+    for name in ("percent", "points", "count", "number", "p_value", "duration", "short", "foreign", "cell", "plural"):
         made.filters[name] = getattr(formats, name)
     made.filters["allowed"] = conduct.allowed
     made.filters["breakable"] = lambda name: markupsafe.Markup(

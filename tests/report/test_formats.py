@@ -23,6 +23,11 @@ def test_durations_pick_their_unit(seconds: float | None, text: str) -> None:
     assert formats.duration(seconds) == text
 
 
+def test_a_p_value_is_never_zero() -> None:
+    expected = ["1", "0.84", "0.021", "0.0001", "< 0.0001", "< 0.0001"]
+    assert [formats.p_value(p) for p in (1.0, 0.84, 0.0213, 0.0001, 0.00009, 0.0)] == expected
+
+
 def test_weighted_sums_read_like_the_registered_ones_whatever_order_an_artifact_has_them_in() -> None:
     assert formats.weights({"rl_gsm8k": -1, "rl_selfgen": 1}) == "rl_selfgen \u2212 rl_gsm8k"
     told = "rl_selfgen \u2212 0.5 rl_gsm8k \u2212 0.5 base"
