@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import builtins
 import contextlib
+import ctypes
 import os
 import re
 import signal
@@ -155,7 +156,6 @@ _lock = threading.Lock()
 _shared: Sandbox | None = None
 _open: weakref.WeakSet[Sandbox] = weakref.WeakSet()
 _monty_pid: int | None = None  # the process whose threads run Monty
-_inherited: list[Any] = []  # pools of a parent process: never used, never closed
 
 
 def _close_shared() -> None:
@@ -166,12 +166,16 @@ def _close_shared() -> None:
 
 
 def _after_fork() -> None:
-    """In a forked child: leave the parent's workers alone; open sandboxes go on through relays."""
+    """In a forked child: leave the parent's workers alone; open sandboxes go on through relays.
+
+    A pool that is deallocated kills its workers, the parent's. A child that ends clears its modules, so no list of ours
+    keeps the pool: a reference that nobody gives back does.
+    """
     global _lock
     _lock = threading.Lock()
     for sandbox in list(_open):
         if sandbox._pool is not None:
-            _inherited.append(sandbox._pool)
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(sandbox._pool))
             sandbox._pool = None
         sandbox._relays = Relays(sandbox.workers)
 

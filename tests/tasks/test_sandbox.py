@@ -360,6 +360,35 @@ def test_forked_children_neither_hang_nor_disturb_their_parent(tmp_path: Path) -
     assert (done.returncode, done.stdout) == (0, "whole\n"), done.stderr
 
 
+LEAVING = """
+import gc, os, time
+import psutil
+from selfgen.tasks import sandbox as module
+
+with module.Sandbox(2) as sandbox:
+    assert sandbox.run("def solve():\\n    return 42").value == 42
+    workers = psutil.Process().children(recursive=True)
+    assert workers
+    pid = os.fork()
+    if pid == 0:
+        vars(module).clear()  # as the interpreter does at its end
+        gc.collect()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    time.sleep(0.2)
+    assert [w.status() for w in workers if w.status() == psutil.STATUS_ZOMBIE] == []
+    assert sandbox.run("def solve():\\n    return 42").value == 42
+print("whole")
+"""
+
+
+def test_a_forked_child_that_ends_leaves_the_parents_workers_alive(tmp_path: Path) -> None:
+    script = tmp_path / "leaving.py"
+    script.write_text(LEAVING)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "whole\n"), done.stderr
+
+
 def test_a_relay_that_dies_is_a_crash_and_is_replaced() -> None:
     relays = module.Relays(1)
     try:
