@@ -143,9 +143,8 @@ class EvalRow:
 
 
 T = TypeVar("T")
-LEFT_OUT = (
-    "left_out.json"  # in an evidence archive: artifacts that its maker left out, with what dvc.lock records of them
-)
+# In an evidence archive: the artifacts that its maker left out, with what dvc.lock records of them.
+LEFT_OUT = "left_out.json"
 
 
 def dumps(value: Any) -> str:

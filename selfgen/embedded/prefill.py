@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -39,10 +40,7 @@ class GridCausal:
         self.store[2 * layer + 1].copy_(v)
         q, k, v = (x.unflatten(0, (self.prompts, self.length)).transpose(1, 2) for x in (q, k, v))
         grouped = q.shape[1] != k.shape[1]
-        if q.is_cuda:
-            with sdpa_kernel(REPEATABLE):
-                out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
-        else:
+        with sdpa_kernel(REPEATABLE) if q.is_cuda else nullcontext():
             out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
         return out.transpose(1, 2).flatten(0, 1).flatten(1)
 

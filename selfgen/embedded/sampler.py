@@ -367,6 +367,7 @@ class Sampler:
 
 
 def fail(job: SampleJob, error: Exception) -> None:
+    """Hand back a job that cannot be carried out; sequences of it that already run leave with the next step."""
     job.cancelled = True
     job.done(job, error)
 

@@ -10,7 +10,7 @@ import torch
 from selfgen.embedded.decoder import Decoder
 from selfgen.embedded.graphs import GraphLane, bucket, choose_static
 from selfgen.embedded.lora import no_lora
-from selfgen.embedded.sampler import SampleJob, SampleParams, Sampler, choose
+from selfgen.embedded.sampler import SampleJob, SampleParams, Sampler, Sequence, choose
 from selfgen.embedded.streams import UniformStream
 from tests.embedded.test_sampler import adapter, job, run, sampler_of
 
@@ -56,11 +56,27 @@ def test_a_grid_of_prompts_gives_what_each_prompt_alone_gives(decoder: Decoder) 
     for on in (None, adapter(decoder, 1, scale=0.3), adapter(decoder, 2, scale=0.3)):
         stack = sampler.stack([on]) if on is not None else None
         together = lane.prompts(sequences, on, stack)
-        again = lane.prompts(sequences[:1], on, stack)  # in the buffers of the first five: their results are copies
-        for tokens, (kept, hidden) in zip([*sequences, sequences[0]], together + again, strict=True):
+        other = [9] * 40
+        again = lane.prompts([other], on, stack)  # in the buffers of the first five: their results are copies
+        for tokens, (kept, hidden) in zip([*sequences, other], together + again, strict=True):
             [(alone_kept, alone_hidden)] = decoder.prompts([tokens], stack.bind([0]) if stack is not None else no_lora)
             torch.testing.assert_close(kept, alone_kept, rtol=1e-4, atol=1e-5)
             torch.testing.assert_close(hidden, alone_hidden, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("stop", [frozenset[int](), frozenset({12}), frozenset({18})])
+@pytest.mark.parametrize("limit", [5, 8, 9, 20])
+def test_a_visits_tokens_are_taken_as_one_by_one(decoder: Decoder, stop: frozenset[int], limit: int) -> None:
+    lane = GraphLane(decoder, str, capture=False)
+    tokens, logps = list(range(11, 19)), [-0.5 * n for n in range(8)]
+    one, many = (
+        Sequence(job([3], SampleParams(limit, stop_tokens=stop)), UniformStream(0), [5], [-1.0]) for _ in range(2)
+    )
+    for token, logp in zip(tokens, logps, strict=True):
+        if one.stop_reason is None:
+            lane.accept(one, token, logp)
+    lane._accept_all(many, tokens, logps)
+    assert (many.tokens, many.logps, many.stop_reason) == (one.tokens, one.logps, one.stop_reason)
 
 
 def test_a_grid_ends_with_the_context(decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:

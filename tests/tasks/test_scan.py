@@ -47,6 +47,7 @@ def texts(source: str) -> list[tuple[int, list[str]]] | None:
         ("f(a\nb", None),
         ("a ) b\nc", None),
         ("f(a] b)", None),
+        ("f(a]\nb", None),
         ("if a:\n    b\n  c", None),
     ],
 )
